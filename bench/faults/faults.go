@@ -65,7 +65,8 @@ var (
 
 // Scenarios returns all scenarios, in the order of the table.
 func Scenarios() []Scenario {
-	return slices.Concat(rankScenarios(), controllerScenarios(), planeScenarios(), gapScenarios(), switchScenarios(), operatorScenarios())
+	return slices.Concat(rankScenarios(), controllerScenarios(), planeScenarios(), gapScenarios(), switchScenarios(),
+		operatorScenarios())
 }
 
 // Run plays the scenarios one after the other. The error wraps [ErrProblem] if a scenario failed. The results are

@@ -10,10 +10,7 @@ import (
 // (docs/design/iteration-run.md).
 func gapScenarios() []Scenario {
 	job := func(pause time.Duration) setup {
-		return setup{
-			ahead: true, open: true,
-			phases: []phase{{repeats, small, 0}, {1, small, pause}, {plenty, small, 20 * time.Millisecond}},
-		}
+		return setup{ahead: true, open: true, phases: restAfter(repeats, pause)}
 	}
 	once := job(600 * time.Millisecond)
 	once.open, once.apart, once.phases = false, true, once.phases[:2]
@@ -22,7 +19,7 @@ func gapScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "rank-killed-in-gap", Fault: "SIGKILL to rank 2, which has the ticket of the next operation",
-			Bound: 2 * time.Second, setup: once, play: func(g *rig) error { return killRank(g, g.inGap) },
+			Bound: 2 * time.Second, setup: once, play: func(g *rig) error { return killRank(g, g.resting) },
 		},
 		{
 			Name: "controller-killed-in-gap", Fault: "SIGKILL to the controller while ranks have the ticket of the next " +

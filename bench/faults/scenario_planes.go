@@ -10,8 +10,10 @@ import (
 
 // rest returns a job with a pause after its first operations, for faults between operations. It then runs for long
 // enough to see planes fail and come back.
-func rest(pause time.Duration) []phase {
-	return []phase{{4, small, 0}, {1, small, pause}, {plenty, small, 20 * time.Millisecond}}
+func rest(pause time.Duration) []phase { return restAfter(4, pause) }
+
+func restAfter(operations int, pause time.Duration) []phase {
+	return []phase{{operations, small, 0}, {1, small, pause}, {plenty, small, 20 * time.Millisecond}}
 }
 
 // resting returns when the ranks of that job pause. They hold no plane, or they hold all with a ticket ahead.

@@ -48,7 +48,7 @@ func rankScenarios() []Scenario {
 			Name: "rank-killed-between-operations", Fault: "SIGKILL to rank 2 before it has asked for the next operation",
 			Bound: 2 * time.Second,
 			setup: setup{phases: []phase{{4, small, 0}, {1, small, 600 * time.Millisecond}}, apart: true},
-			play:  func(g *rig) error { return killRank(g, g.whileAllPause) },
+			play:  func(g *rig) error { return killRank(g, g.resting) },
 		},
 		{
 			Name: "rank-stalled", Fault: "SIGSTOP to rank 1 in an operation; LIGHTPATH_TIMEOUT=2s", Bound: 6 * time.Second,
@@ -130,9 +130,6 @@ func killRank(g *rig, moment func() error) error {
 	}
 	return g.detached(2)
 }
-
-// whileAllPause returns when all ranks pause after four operations and hold no plane.
-func (g *rig) whileAllPause() error { return errors.Join(g.job.await(4), g.whileFree()) }
 
 // detached waits for the controller's event that the rank of a port has left without a goodbye.
 func (g *rig) detached(port int) error {

@@ -83,9 +83,9 @@ func newJobsBegin() *cobra.Command {
 		Long: `Reserves the ports for the job, on all planes or those of --plane, and sets their circuits. A plane that a
 communicator uses is set when that gives it back. With --map or --maps no rank moves the job's circuits until the job
 ends. Without, the ports begin dark, and only ranks at these ports move circuits to or from them. A plane out of
-service gets its circuits when it is back. A job that has begun may begin again with the same ports, for a begin whose answer was lost. While no
-controller answers, the command tries again. Exits with 1 if another job has the id or a port, or if circuits cannot be
-set; then the job has not begun.`,
+service gets its circuits when it is back. A job that has begun may begin again with the same ports, for a begin whose
+answer was lost. While no controller answers, the command tries again. Exits with 1 if another job has the id or a port,
+or if circuits cannot be set; then the job has not begun.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ports, err := parsePorts(o.ports)
@@ -250,18 +250,18 @@ func printJobs(w io.Writer, s *controller.Snapshot) {
 		}
 		return strings.Join(all, ",")
 	}
+	down := uint64(0)
+	for n, p := range s.Planes {
+		if p.State == controller.Down {
+			down |= 1 << n
+		}
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "JOB\tNAME\tPLANES\tPORTS\tSINCE\tCIRCUITS")
 	for _, j := range s.Jobs {
 		state := "its ranks move them"
 		if j.Fixed {
 			state = "set"
-		}
-		down := uint64(0)
-		for n, p := range s.Planes {
-			if p.State == controller.Down {
-				down |= 1 << n
-			}
 		}
 		if waits := j.Waits &^ down; waits != 0 {
 			state = "to be set: " + names(waits)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -57,11 +58,9 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 	if err != nil {
 		return err
 	}
-	var library string
-	if preload {
-		if library, err = siblingFile("lib", "libnccl.so.2"); err != nil {
-			return err
-		}
+	library, err := preloaded(preload)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,13 +71,8 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 	for r := range ranks {
 		c := exec.CommandContext(ctx, args[0], args[1:]...)
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-		c.Env = append(os.Environ(),
-			fmt.Sprintf("RANK=%d", r), fmt.Sprintf("LOCAL_RANK=%d", r),
-			fmt.Sprintf("WORLD_SIZE=%d", ranks), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", ranks),
-			"MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port))
-		if preload {
-			c.Env = append(c.Env, "LD_PRELOAD="+library)
-		}
+		c.Env = slices.Concat(os.Environ(), rankVariables(r, ranks, r, ranks), library,
+			[]string{"MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)})
 		stdout, err := c.StdoutPipe()
 		if err != nil {
 			return err
@@ -104,6 +98,23 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 	}
 	wg.Wait()
 	return failure
+}
+
+// rankVariables returns torchrun's variables of a rank, without those of the place at which ranks meet.
+func rankVariables(rank, size, localRank, localSize int) []string {
+	return []string{
+		fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", size),
+		fmt.Sprintf("LOCAL_RANK=%d", localRank), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", localSize),
+	}
+}
+
+// preloaded returns the variable that preloads libnccl.so.2, none if it is not wanted.
+func preloaded(wanted bool) ([]string, error) {
+	if !wanted {
+		return nil, nil
+	}
+	library, err := siblingFile("lib", "libnccl.so.2")
+	return []string{"LD_PRELOAD=" + library}, err
 }
 
 func prefix(w io.Writer, r io.Reader, rank int, mu *sync.Mutex) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,10 +105,7 @@ func (t *slurmTask) masterPort() int { return 20000 + (t.job*8+t.step%8)%10000 }
 
 // environment returns torchrun's variables for the rank. MASTER_ADDR and MASTER_PORT stay if they are set.
 func (t *slurmTask) environment(getenv func(string) string) []string {
-	all := []string{
-		fmt.Sprintf("RANK=%d", t.rank), fmt.Sprintf("WORLD_SIZE=%d", t.size),
-		fmt.Sprintf("LOCAL_RANK=%d", t.localRank), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", t.localSize),
-	}
+	all := rankVariables(t.rank, t.size, t.localRank, t.localSize)
 	if getenv("MASTER_ADDR") == "" {
 		all = append(all, "MASTER_ADDR="+t.first)
 	}
@@ -123,13 +121,10 @@ func (t *slurmTask) become(preload bool, args []string) error {
 	if err != nil {
 		return err
 	}
-	env := append(os.Environ(), t.environment(os.Getenv)...)
-	if preload {
-		library, err := siblingFile("lib", "libnccl.so.2")
-		if err != nil {
-			return err
-		}
-		env = append(env, "LD_PRELOAD="+library)
+	library, err := preloaded(preload)
+	if err != nil {
+		return err
 	}
+	env := slices.Concat(os.Environ(), t.environment(os.Getenv), library)
 	return fmt.Errorf("cannot start %s: %w", args[0], syscall.Exec(program, args, env))
 }

@@ -151,9 +151,9 @@ func (m *machine) jobName(mask uint64, port int) string {
 	return ""
 }
 
-// keeps returns why circuits of jobs forbid a change of a plane; nil: none does. A job's ranks may change circuits among
-// its ports, unless they were set for the job; by is the job of the rank, or nil. Until a new job has its circuits on
-// the plane, the communicator that uses the plane goes on as before.
+// keeps returns why circuits of jobs forbid a change of a plane; nil: none does. A job's ranks may change circuits
+// among its ports, unless they were set for the job; by is the job of the rank, or nil. Until a new job has its
+// circuits on the plane, the communicator that uses the plane goes on as before.
 func (pl *plane) keeps(from, to circuit.Permutation, by *Job) error {
 	if pl.owners == nil {
 		return nil
@@ -176,7 +176,8 @@ func (pl *plane) keeps(from, to circuit.Permutation, by *Job) error {
 }
 
 // beginJob reserves the ports of a job, and then gives the planes in service the job's maps; ports without a map go
-// dark. If that fails, it ends the job. A repeated begin of the same job sets the maps again: its answer may have been lost.
+// dark. If that fails, it ends the job. A repeated begin of the same job sets the maps again: its answer may have been
+// lost.
 func (m *machine) beginJob(j Job, maps []circuit.Permutation, done func(error), now int64) {
 	if err := m.mayBegin(&j); err != nil {
 		done(fmt.Errorf("controller: %w", err))
@@ -248,15 +249,18 @@ func (m *machine) mayBegin(j *Job) error {
 	return nil
 }
 
-// outOfService returns the planes with a fault, and those that an operator has disabled.
+// outOfService returns the planes out of service.
 func (m *machine) outOfService() (mask uint64) {
 	for j, pl := range m.planes {
-		if pl.fault != nil && pl.move.order == nil || pl.off != "" {
+		if pl.outOfService() {
 			mask |= 1 << j
 		}
 	}
 	return mask
 }
+
+// outOfService reports whether the plane has a fault, or an operator has disabled it.
+func (pl *plane) outOfService() bool { return pl.fault != nil && pl.move.order == nil || pl.off != "" }
 
 // queueOrders has the planes set for a job when they are free and the job is durable.
 func (m *machine) queueOrders(job *Job, maps []circuit.Permutation, all *gather) (orders []*order) {
@@ -289,12 +293,12 @@ func (m *machine) dropOrders(job *Job, why error) {
 // out of service.
 func (m *machine) obey(now int64) {
 	for j, pl := range m.planes {
-		for len(pl.orders) > 0 && pl.orders[0].durable && m.outOfService()>>j&1 == 0 && m.operable(pl) == nil {
+		for len(pl.orders) > 0 && pl.orders[0].durable && !pl.outOfService() && m.operable(pl) == nil {
 			o := pl.orders[0]
 			pl.orders = pl.orders[1:]
 			m.set(j, o, now)
 		}
-		if m.outOfService()>>j&1 == 0 {
+		if !pl.outOfService() {
 			continue
 		}
 		for _, o := range pl.orders {
@@ -305,12 +309,12 @@ func (m *machine) obey(now int64) {
 	}
 }
 
-// targetFor returns the map of a plane after an order for a job: the circuits of the job's ports are as its map says,
+// targetFor returns the map of the plane after an order for a job: the circuits of the job's ports are as its map says,
 // circuits of other ports to them are dark, and all others stay.
-func targetFor(job *Job, part, at circuit.Permutation) circuit.Permutation {
+func (pl *plane) targetFor(job *Job, part, at circuit.Permutation) circuit.Permutation {
 	to := at.Clone()
 	for p, peer := range to {
-		if slices.Contains(job.Ports, p) || peer != circuit.Dark && slices.Contains(job.Ports, peer) {
+		if pl.jobOf(p) == job || peer != circuit.Dark && pl.jobOf(peer) == job {
 			to[p] = circuit.Dark
 		}
 	}

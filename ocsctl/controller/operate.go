@@ -35,7 +35,7 @@ func (m *machine) set(plane int, o *order, now int64) {
 		return
 	}
 	if o.job != nil {
-		o.target = targetFor(o.job, o.part, observed)
+		o.target = pl.targetFor(o.job, o.part, observed)
 	} else if err := pl.keeps(pl.wanted(), o.target, nil); err != nil {
 		o.done(fmt.Errorf("controller: %w", err))
 		return
@@ -228,8 +228,8 @@ func (m *machine) grant(now int64) {
 	m.tellHolders()
 }
 
-// tellHolders tells the holders of planes for which requests or orders wait, and of planes that operators have disabled,
-// once per lease. A holder that does not use its planes gives them back then.
+// tellHolders tells the holders of planes for which requests or orders wait, and of planes that operators have
+// disabled, once per lease. A holder that does not use its planes gives them back then.
 func (m *machine) tellHolders() {
 	off := uint64(0)
 	for j, pl := range m.planes {

@@ -150,27 +150,7 @@ func TestOneThreadOnCircuits(t *testing.T) {
 // circuits over those of the other.
 func TestSmallerThanTheFabric(t *testing.T) {
 	server := shimtest.UseEmulator(t, 6, 2, nil)
-	made := func(ports ...int) *shimtest.World {
-		id, err := shim.NewUniqueID()
-		require.NoError(t, err)
-		w := shimtest.WorldOf(t, make([]*shim.Comm, len(ports)))
-		for r, err := range shimtest.Concurrently(t, len(ports), func(r int) error {
-			cfg, err := settings.Load()
-			if err != nil {
-				return err
-			}
-			cfg.FabricRank = ports[r]
-			w.Comms[r], err = shimtest.InitOne(shim.InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg)
-			return err
-		}) {
-			if err != nil {
-				t.Fatalf("rank %d: %v", r, err)
-			}
-		}
-		t.Cleanup(w.Destroy)
-		return w
-	}
-	a, b := made(4, 1, 3), made(0, 5, 2)
+	a, b := shimtest.NewWorldAt(t, 4, 1, 3), shimtest.NewWorldAt(t, 0, 5, 2)
 	rng := rand.New(rand.NewPCG(3, 3))
 	for _, kind := range shimtest.OracleKinds {
 		k := shimtest.Collective{Kind: kind, Type: datatype.Int64, Count: 333, Root: 1}

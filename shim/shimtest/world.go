@@ -61,6 +61,30 @@ func NewWorldWith(t testing.TB, n int, cfg *settings.Config) *World {
 	return w
 }
 
+// NewWorldAt makes a communicator of ranks at these ports of the fabric, by Init of each rank. The test destroys it at
+// its end.
+func NewWorldAt(t testing.TB, ports ...int) *World {
+	t.Helper()
+	id, err := shim.NewUniqueID()
+	require.NoError(t, err)
+	w := WorldOf(t, make([]*shim.Comm, len(ports)))
+	for r, err := range Concurrently(t, len(ports), func(r int) error {
+		cfg, err := settings.Load()
+		if err != nil {
+			return err
+		}
+		cfg.FabricRank = ports[r]
+		w.Comms[r], err = InitOne(shim.InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg)
+		return err
+	}) {
+		if err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+	t.Cleanup(w.Destroy)
+	return w
+}
+
 // Destroy destroys the communicators that live, and waits until all have released what they hold.
 func (w *World) Destroy() {
 	for _, c := range w.Comms {

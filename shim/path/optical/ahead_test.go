@@ -17,7 +17,6 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
-	"lightpath/shim/settings"
 	"lightpath/shim/shimtest"
 )
 
@@ -140,8 +139,8 @@ func TestStoppedInGap(t *testing.T) {
 	}
 }
 
-// TestDisabledInGap checks that an operator gets a plane that a repeating job holds: the job goes on with the other one,
-// and has both again later.
+// TestDisabledInGap checks that an operator gets a plane that a repeating job holds: the job goes on with the other
+// one, and has both again later.
 func TestDisabledInGap(t *testing.T) {
 	w, server := repeated(t, 2)
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -165,33 +164,11 @@ func TestDisabledInGap(t *testing.T) {
 	shimtest.NoLosses(t, server)
 }
 
-// worldAt makes a communicator of ranks at given ports.
-func worldAt(t *testing.T, ports ...int) *shimtest.World {
-	id, err := shim.NewUniqueID()
-	require.NoError(t, err)
-	w := shimtest.WorldOf(t, make([]*shim.Comm, len(ports)))
-	for r, err := range shimtest.Concurrently(t, len(ports), func(r int) error {
-		cfg, err := settings.Load()
-		if err != nil {
-			return err
-		}
-		cfg.FabricRank = ports[r]
-		w.Comms[r], err = shimtest.InitOne(shim.InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg)
-		return err
-	}) {
-		if err != nil {
-			t.Fatalf("rank %d: %v", r, err)
-		}
-	}
-	t.Cleanup(w.Destroy)
-	return w
-}
-
 // TestOtherJobInGap checks two jobs at other ports of the same planes: one whose calls repeat gives its planes to the
 // other, in a gap and in a loop.
 func TestOtherJobInGap(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, nil)
-	w, other := worldAt(t, 0, 1), worldAt(t, 2, 3)
+	w, other := shimtest.NewWorldAt(t, 0, 1), shimtest.NewWorldAt(t, 2, 3)
 	rng := rand.New(rand.NewPCG(9, 1))
 	hits := func() uint64 { n, _ := live.Of(w.Comms[0]).Predictions(); return n }
 	repeat := func() {
@@ -233,14 +210,14 @@ func TestOtherJobInGap(t *testing.T) {
 	shimtest.NoLosses(t, server)
 }
 
-// TestNewCommunicatorInGap: a rank makes and calls a new communicator on the planes while another rank has begun the next
-// operation with a ticket ahead, and so keeps them. The new one's call goes on with packet planes.
+// TestNewCommunicatorInGap: a rank makes and calls a new communicator on the planes while another rank has begun the
+// next operation with a ticket ahead, and so keeps them. The new one's call goes on with packet planes.
 func TestNewCommunicatorInGap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for arbiter.GrantWait")
 	}
 	server := shimtest.UseEmulator(t, 4, 2, nil)
-	w := worldAt(t, 0, 1, 2)
+	w := shimtest.NewWorldAt(t, 0, 1, 2)
 	repeat(t, w)
 	next, err := iteration[0].Prepare(w, rand.New(rand.NewPCG(4, 2)))
 	require.NoError(t, err)
@@ -251,7 +228,7 @@ func TestNewCommunicatorInGap(t *testing.T) {
 		}
 		hits, _ := live.Of(w.Comms[0]).Predictions()
 		time.Sleep(100 * time.Millisecond) // the others begin
-		pair := worldAt(t, 2, 3)
+		pair := shimtest.NewWorldAt(t, 2, 3)
 		began := time.Now()
 		if err := iteration[1].Run(pair, rand.New(rand.NewPCG(4, 3))); err != nil {
 			t.Error(err)
@@ -272,7 +249,7 @@ func TestNewCommunicatorInGap(t *testing.T) {
 // calls the other communicator first, which would wait for planes that the first one keeps.
 func TestSharedPorts(t *testing.T) {
 	w, server := repeated(t, 3)
-	pair := worldAt(t, 1, 2)
+	pair := shimtest.NewWorldAt(t, 1, 2)
 	rng := rand.New(rand.NewPCG(4, 1))
 	require.NoError(t, iteration[0].Run(w, rng)) // its end says that ranks have another communicator
 	k := iteration[0]

@@ -20,14 +20,14 @@ import (
 // less to slots and back is faster than waiting for the readers. docs/gpu-model-results.md has the times of both.
 const lendBytes = 24 << 20
 
-// lendAbove returns the data of one rank's call, in bytes, above which ranks check for lent buffers. If slots are small, a
-// call takes many chunks, and lending is faster for less data.
+// lendAbove returns the data of one rank's call, in bytes, above which ranks check for lent buffers. If slots are
+// small, a call takes many chunks, and lending is faster for less data.
 func (x *Path) lendAbove() int64 {
-	few := min(lendBytes, x.exchangeBytes/8)
+	most := min(lendBytes, x.exchangeBytes/8)
 	if x.joint {
-		few /= int64(x.n)
+		most /= int64(x.n)
 	}
-	return few
+	return most
 }
 
 // The words for a peer.
@@ -69,10 +69,11 @@ func (m *message) tag() uint64 { return device.SaidTag(uint64(m.bytes)<<8 | 1) }
 // consider decides what this rank lends in a call, and which peers may lend it something.
 func (x *Path) consider(op *operation) error {
 	op.look, op.lentSend, op.lentRecv = 0, nil, nil
-	call, block, all := op.call, op.block(), op.block()*int64(x.n)
+	call, block := op.call, op.block()
 	whole := call.Kind == calls.AllReduce || call.Kind == calls.Reduce || call.Kind == calls.Broadcast
-	if whole {
-		all = block
+	all := block
+	if !whole {
+		all *= int64(x.n)
 	}
 	if all <= x.lendAbove() || !whole && block%lendAlign != 0 || x.pushes(op) && x.oneShot(op) {
 		return nil
