@@ -55,6 +55,9 @@ type Client interface {
 	// a rank of the holder's communicator knows its number. It returns at once; posting twice is
 	// harmless. Posts with different targets for one epoch fail the plane for all ranks. The controller refuses a post
 	// for another holder, and tells only this port: see Refused.
+	//
+	// If this port has been granted the plane and keeps its circuit, it vacates: the ports whose circuits go dark need
+	// not post. They are not of the holder's communicator.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
 	// Poll returns the plane's epoch and, after a failure, its error (poll): conflicting posts, a failed or unverified
 	// switch, lost frames of this port.

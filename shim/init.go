@@ -153,7 +153,6 @@ func handleMessages(c *comm.Core) {
 	stall.Handle(c)
 	live.Handle(c)
 	peer.Handle(c)
-	circuits.HandleVacating(c)
 	circuits.HandleAhead(c)
 	stream.Handle(c)
 	shares.Handle(c)
@@ -270,7 +269,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 		session.Of(c).Packet, session.Of(c).Arena, err = endpoints.Packet(c, kind, l)
 	}
 	if err == nil {
-		err = circuits.Attach(c, fab, membership.Of(c).Parent())
+		err = circuits.Attach(c, fab)
 	}
 	if p := circuits.Of(c); err == nil && p != nil && c.Rank == 0 {
 		err = live.Attach(c, p)

@@ -10,10 +10,10 @@ import (
 // TestExplore enumerates every order of messages, and every moment of a crash, in small worlds.
 func TestExplore(t *testing.T) {
 	long := os.Getenv("LIGHTPATH_TEST_LONG") != ""
-	pair := func(operations int) smallComm { return smallComm{[]int{0, 1}, -1, operations, nil} }
-	parent := func(operations int) smallComm { return smallComm{[]int{0, 1, 2}, -1, operations, nil} }
-	child := smallComm{[]int{0, 1}, 0, 1, nil}
-	calls := func(shapes ...int) smallComm { return smallComm{[]int{0, 1}, -1, len(shapes), shapes} }
+	pair := func(operations int) smallComm { return smallComm{[]int{0, 1}, operations, nil} }
+	whole := func(operations int) smallComm { return smallComm{[]int{0, 1, 2}, operations, nil} }
+	part := smallComm{[]int{0, 1}, 1, nil}
+	calls := func(shapes ...int) smallComm { return smallComm{[]int{0, 1}, len(shapes), shapes} }
 	for name, k := range map[string]struct {
 		long bool
 		cfg  smallConfig
@@ -28,14 +28,14 @@ func TestExplore(t *testing.T) {
 		"tickets: takeover in a loop":  {true, smallConfig{comms: []smallComm{pair(2)}, crash: true}},
 		"tickets: takeover, two communicators": {true, smallConfig{comms: []smallComm{pair(1), pair(1)},
 			crash: true}},
-		"ahead: loop":                            {cfg: smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 2, repeats: 2}},
-		"ahead: from the beginning":              {true, smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 1, repeats: 2}},
-		"ahead: another call":                    {cfg: smallConfig{comms: []smallComm{calls(0, 0, 1)}, warm: 2, repeats: 2}},
-		"ahead: another job":                     {cfg: smallConfig{comms: []smallComm{calls(0, 0, 0), calls(0, 0, 0)}, warm: 2, repeats: 2}},
-		"ahead: takeover":                        {true, smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 2, crash: true, repeats: 2}},
-		"vacating: child":                        {cfg: smallConfig{comms: []smallComm{parent(0), child}}},
-		"vacating: child, after a crash":         {true, smallConfig{comms: []smallComm{parent(0), child}, crash: true}},
-		"vacating: child and parent at one time": {true, smallConfig{comms: []smallComm{parent(1), child}}},
+		"ahead: loop":                          {cfg: smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 2, repeats: 2}},
+		"ahead: from the beginning":            {true, smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 1, repeats: 2}},
+		"ahead: another call":                  {cfg: smallConfig{comms: []smallComm{calls(0, 0, 1)}, warm: 2, repeats: 2}},
+		"ahead: another job":                   {cfg: smallConfig{comms: []smallComm{calls(0, 0, 0), calls(0, 0, 0)}, warm: 2, repeats: 2}},
+		"ahead: takeover":                      {true, smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 2, crash: true, repeats: 2}},
+		"vacating: part":                       {cfg: smallConfig{comms: []smallComm{whole(0), part}}},
+		"vacating: part, after a crash":        {true, smallConfig{comms: []smallComm{whole(0), part}, crash: true}},
+		"vacating: part and whole at one time": {true, smallConfig{comms: []smallComm{whole(1), part}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if k.long && !long {
@@ -44,7 +44,7 @@ func TestExplore(t *testing.T) {
 			cfg := k.cfg
 			cfg.ports = len(cfg.comms[0].ports)
 			cfg.planes = max(cfg.planes, 1)
-			if cfg.start = circuit.AllDark(cfg.ports); cfg.ports > 2 { // a circuit leads into the child from outside
+			if cfg.start = circuit.AllDark(cfg.ports); cfg.ports > 2 { // a circuit leads into the part from outside
 				cfg.start = circuit.Shift(cfg.ports, 1)
 			}
 			explore(t, cfg)

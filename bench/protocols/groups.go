@@ -64,7 +64,6 @@ type groupConfig struct {
 	id           uint64 // holder of planes
 	ports        []int
 	size, planes int // of the fabric
-	parent       *group
 	operations   int // of each rank
 	keeps        int // each operation with a multiple of this number keeps its circuits; 0: none
 	timeout      time.Duration
@@ -97,12 +96,7 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 			used: make([]int, cfg.planes), got: make([]int, cfg.planes)}
 		own := circuits.Config{
 			Rank: r, Holder: cfg.id, Ports: cfg.ports, Size: cfg.size, Planes: cfg.planes, Timeout: cfg.timeout,
-			Serving: func() bool { return g.failed == nil },
-			Shared:  func() bool { return len(m.host.groups) > 1 },
-		}
-		if cfg.parent != nil {
-			m.parent = cfg.parent.at(port)
-			own.Parent = m.parent.machine
+			Shared: func() bool { return len(m.host.groups) > 1 },
 		}
 		m.machine = circuits.NewMachine(own, view{m.host, cfg.id})
 		m.host.groups = append(m.host.groups, g)
@@ -114,31 +108,11 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 	return g
 }
 
-// at returns the member at a port; nil: there is none.
-func (g *group) at(port int) *member {
-	if i := slices.Index(g.cfg.ports, port); i >= 0 {
-		return g.members[i]
-	}
-	return nil
-}
-
 // now returns the time at the leader.
 func (g *group) now() time.Time { return g.ground.now(g.members[0].host).Add(g.late) }
 
 // take makes the leader handle a message of a rank.
 func (g *group) take(m *control.Message) {
-	if m.Kind == control.MsgVacateAsk {
-		tell, ok := circuits.VacateRanks(m.Body, len(g.members), func(int) bool { return false })
-		answer := control.Message{Kind: control.MsgVacated, Seq: m.Seq}
-		if ok {
-			for _, rank := range tell {
-				g.members[rank].toRank.send(control.Message{Kind: control.MsgVacate, Body: m.Body})
-			}
-			answer.Arg = 1
-		}
-		g.members[m.From].toRank.send(answer)
-		return
-	}
 	e, err := arbiter.Decode(m, len(g.members))
 	if err != nil {
 		g.fail(err)
@@ -187,7 +161,7 @@ func (g *group) perform(a *arbiter.Action) {
 	case arbiter.Await:
 		g.awaits = append(g.awaits, await{a.Plane, a.Epoch, g.now()})
 	case arbiter.Vacate:
-		g.vacate(a)
+		h.post(agree{plane: a.Plane, epoch: a.Epoch, holder: g.cfg.id, target: a.Target})
 	case arbiter.SetTimer:
 		g.idle = true
 		g.ground.timer(g, a.After)
@@ -197,22 +171,6 @@ func (g *group) perform(a *arbiter.Action) {
 	case arbiter.Fail:
 		g.fail(a.Err)
 	}
-}
-
-// vacate asks the ancestor that holds the ports to release them.
-func (g *group) vacate(a *arbiter.Action) {
-	ancestor, body := g.members[0].machine.VacateAsk(a.Plane, a.Epoch, a.Target, a.Ports)
-	p := g.members[0].parent
-	for p != nil && p.machine != ancestor {
-		p = p.parent
-	}
-	if p == nil {
-		plane := a.Plane
-		g.ground.later(func() { g.step(arbiter.Event{Kind: arbiter.Vacated, Plane: plane}) })
-		return
-	}
-	p.vacates = g
-	p.toLeader.send(sealed(control.Message{Kind: control.MsgVacateAsk, Seq: uint64(a.Plane), Body: body}, p.rank))
 }
 
 // expire handles the end of the idle timer.

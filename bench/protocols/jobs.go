@@ -87,17 +87,15 @@ func (j *job) tick(life int) {
 
 // open creates the communicators.
 func (j *job) open() {
-	var parent *group
 	for first := 0; first <= 1 && len(j.ports)-first >= 2; first++ {
 		j.w.holders++
 		g := newGroup(j.w, &groupConfig{id: j.w.holders, ports: j.ports[first:], size: j.w.cfg.Ports,
-			planes: j.w.cfg.Planes, parent: parent, keeps: 3, timeout: operationTimeout, repeats: repeats(j.w.cfg.Repeats),
+			planes: j.w.cfg.Planes, keeps: 3, timeout: operationTimeout, repeats: repeats(j.w.cfg.Repeats),
 			script: j.w.script},
 			func(p int) *host { return j.w.ports[p].host })
 		j.groups = append(j.groups, g)
 		j.w.groups[g.cfg.id] = g
 		j.ends[g] = nil
-		parent = g
 		j.connect(g)
 		for _, m := range g.members {
 			j.think(m)
@@ -157,7 +155,6 @@ func (j *job) connect(g *group) {
 // kindOf names a control message.
 func kindOf(q control.Message, g *group) string {
 	names := map[control.Kind]string{control.MsgWant: "want", control.MsgDone: "done", control.MsgTicket: "ticket",
-		control.MsgVacateAsk: "asks to vacate", control.MsgVacate: "vacate", control.MsgVacated: "vacated",
 		control.MsgRecall: "recall", control.MsgRecalled: "recalled"}
 	return fmt.Sprintf("holder %d: %s %d", g.cfg.id, names[q.Kind], q.Seq)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"lightpath/plans/circuit"
-	"lightpath/shim/arbiter"
 	"lightpath/shim/circuits"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
@@ -82,11 +81,9 @@ type member struct {
 	g       *group
 	rank    int
 	host    *host
-	parent  *member
 	machine *circuits.Machine
 
 	toLeader, toRank queue[control.Message] // on their way
-	vacates          *group                 // that waits for this rank's request to the leader
 
 	stage   stage
 	offered offered // the last ticket ahead
@@ -225,12 +222,6 @@ func (m *member) take(q *control.Message) {
 		}
 	case control.MsgRecall:
 		m.recalled(q.Seq, m.machine.Recall(q.Seq))
-	case control.MsgVacate:
-		if r, ok := m.machine.VacatePost(q.Body); ok {
-			m.host.post(agree{plane: r.Plane, epoch: r.Epoch, holder: r.Holder, target: r.Target})
-		}
-	case control.MsgVacated:
-		m.vacates.step(arbiter.Event{Kind: arbiter.Vacated, Plane: int(q.Seq), OK: q.Arg == 1})
 	}
 }
 

@@ -30,7 +30,6 @@ type smallConfig struct {
 // smallComm describes a communicator.
 type smallComm struct {
 	ports      []int
-	parent     int   // index of an earlier one; -1: none
 	operations int   // of each rank
 	shapes     []int // of the operations; none: all are alike
 }
@@ -88,6 +87,7 @@ type smallEpoch struct {
 
 // smallPost is a rank's agreement to a move.
 type smallPost struct {
+	holder      uint64
 	port, plane int
 	epoch       uint32
 	target      uint64 // digest
@@ -139,9 +139,6 @@ func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
 			operations: c.operations, timeout: time.Minute, busy: cfg.busy, repeats: cfg.repeats}
 		if len(c.shapes) > 0 {
 			own.script = func(i int) (shape, skipped int) { return c.shapes[i], 0 }
-		}
-		if c.parent >= 0 {
-			own.parent = w.groups[c.parent]
 		}
 		w.groups = append(w.groups, newGroup(w, own, func(port int) *host { return w.hosts[port] }))
 	}
@@ -289,7 +286,7 @@ func (w *small) later(f func()) { w.local = append(w.local, f) }
 
 // agreed implements [ground].
 func (w *small) agreed(h *host, p *agree) {
-	w.posted[smallPost{h.port, p.plane, p.epoch, p.target.Digest()}] = true
+	w.posted[smallPost{p.holder, h.port, p.plane, p.epoch, p.target.Digest()}] = true
 }
 
 // group implements [ground].

@@ -3,6 +3,7 @@ package protocols
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -107,7 +108,8 @@ func (d smallDevice) Map(plane int) (circuit.Permutation, error) {
 // OnSettled implements [controller.Timed].
 func (d smallDevice) OnSettled(f func(plane int)) { d.w.settled = f }
 
-// begin makes a device move. No data may be on a circuit that changes, and the rank at its port must have agreed.
+// begin makes a device move. No data may be on a circuit that changes, and the communicator that moves the plane must
+// have agreed.
 func (w *small) begin(plane int) {
 	pl := &w.planes[plane]
 	m := pl.order
@@ -115,6 +117,10 @@ func (w *small) begin(plane int) {
 	if m.Token < pl.token || !pl.light.Equal(m.From) {
 		w.violate("old order", "plane %d: an order of controller %d from %v, light %v", plane, m.Token, m.From, pl.light)
 		return
+	}
+	if !slices.ContainsFunc(w.groups, func(g *group) bool { return w.agrees(g, plane, m) }) {
+		w.violate("no agreement", "plane %d moves at epoch %d from %v to %v without the agreement of the ranks of a "+
+			"communicator", plane, m.Epoch, m.From, m.To)
 	}
 	pl.token, pl.target = m.Token, m.To
 	pl.light = pl.light.Clone()
@@ -127,11 +133,24 @@ func (w *small) begin(plane int) {
 			w.violate("frame on a moving circuit", "plane %d moves at epoch %d while data of port %d is on its circuit",
 				plane, m.Epoch, port)
 		}
-		if !w.posted[smallPost{port, plane, m.Epoch, m.To.Digest()}] {
-			w.violate("no agreement", "plane %d moves at epoch %d to %v without the agreement of port %d",
-				plane, m.Epoch, m.To, port)
+	}
+}
+
+// agrees reports whether a communicator has agreed to a move: all its ranks whose circuits change have posted, or its
+// leader if no circuit of theirs changes.
+func (w *small) agrees(g *group, plane int, m *controller.Move) bool {
+	needed := []int{}
+	for _, port := range g.cfg.ports {
+		if m.From[port] != m.To[port] {
+			needed = append(needed, port)
 		}
 	}
+	if len(needed) == 0 {
+		needed = g.cfg.ports[:1]
+	}
+	return !slices.ContainsFunc(needed, func(port int) bool {
+		return !w.posted[smallPost{g.cfg.id, port, plane, m.Epoch, m.To.Digest()}]
+	})
 }
 
 // serve makes the controller handle a message of a host.

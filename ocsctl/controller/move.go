@@ -30,7 +30,12 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 		m.refuse(pl, a, k.holder, err)
 		return
 	}
-	switch err := pl.barrier.post(pl.epoch, a.port, k, target, now); {
+	for _, port := range append(m.vacated(pl, a, k, target), a.port) {
+		if err = pl.barrier.post(pl.epoch, port, k, target, now); err != nil {
+			break
+		}
+	}
+	switch {
 	case err == nil:
 		m.advance(pl, now)
 	case errors.Is(err, ocsctl.ErrConflict):
@@ -38,6 +43,22 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 	default:
 		m.refuse(pl, a, k.holder, err)
 	}
+}
+
+// vacated returns the ports that agree to a move without a post: those whose circuits the holder's leader takes off, by a
+// post that keeps its own circuit. They are not of its communicator, and only ranks of that send on the plane.
+func (m *machine) vacated(pl *plane, leader *attachment, k roundKey, target circuit.Permutation) []int {
+	h := &m.lease.held[pl.index]
+	if h.a != leader || h.holder != k.holder || k.epoch != pl.epoch || target[leader.port] != pl.m[leader.port] {
+		return nil
+	}
+	ports := changing(pl.m, target)
+	for _, p := range ports {
+		if target[p] != circuit.Dark {
+			return nil
+		}
+	}
+	return ports
 }
 
 // refuse tells the port of a post why the post is void. While the plane is out of service, its fault tells that: a

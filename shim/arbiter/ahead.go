@@ -196,7 +196,7 @@ func (m *Machine) choose(s calls.Shape, use planeset.Set) (*planning.Agreed, uin
 		return nil, 0, nil
 	}
 	row, err := m.book.Row(s, use, m.initial(use))
-	if _, entangled := m.entangled(use); err != nil || row.Small || row.Hopeless || entangled {
+	if err != nil || row.Small || row.Hopeless {
 		return nil, 0, err
 	}
 	plan, flags := m.best(&row, s, use)

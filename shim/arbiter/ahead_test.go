@@ -284,19 +284,12 @@ func TestAheadMistakes(t *testing.T) {
 	}
 }
 
-// TestPlanesOfOthers checks that no ticket goes out ahead while a port outside has a circuit to a rank, or planes may
-// have moved.
-func TestPlanesOfOthers(t *testing.T) {
+// TestPlanesMayHaveMoved checks that no ticket goes out ahead while a plane is out of service.
+func TestPlanesMayHaveMoved(t *testing.T) {
 	r := repeating(t, 3)
 	r.step(r.done(0, 3), "stop 0")
-	r.maps[0][2] = 1
-	r.step(r.done(1, 3), "set 0")
-	r.maps[0][2] = -1
-	r.step(want(0, 4))
-	r.step(want(1, 4), "stop 0", "ticket 4 to -1: planes 11")
-	r.step(r.done(0, 4))
 	r.down[0] = ocsctl.ErrPlaneDown
-	r.step(r.done(1, 4), "set 0")
+	r.step(r.done(1, 3), "set 0")
 }
 
 // TestShared checks that no ticket goes out ahead while a rank has other communicators on the planes.

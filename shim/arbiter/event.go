@@ -25,7 +25,6 @@ const (
 	PlanLack                  // a rank lacks plan Plan, for Seq
 	Granted                   // the controller has granted Planes, or failed with Err
 	Reached                   // Plane has reached the epoch of an Await, or failed with Err
-	Vacated                   // ranks have been told to release circuits on Plane (OK), or could not be
 	Expired                   // Timer has expired
 	Recalled                  // a rank does not use the ticket ahead of Seq, or does (OK)
 	Left                      // a rank has left the communicator
@@ -97,7 +96,7 @@ const (
 	Acquire                      // request Planes from the controller; Granted follows
 	Release                      // give Planes back to the controller
 	Await                        // wait until Plane has reached Epoch; Reached follows
-	Vacate                       // make Ports release their circuits: Plane moves from Epoch to Target; Vacated follows
+	Vacate                       // take circuits of ports outside off: Plane moves from Epoch to Target
 	SetTimer                     // make Timer expire after After
 	StopTimer                    // stop Timer
 	Fail                         // fail the communicator with Err
@@ -115,7 +114,6 @@ type Action struct {
 	Plane  int
 	Epoch  uint32
 	Target circuit.Permutation // of ports
-	Ports  []int
 	Timer  Timer
 	After  time.Duration
 	Err    error

@@ -64,7 +64,6 @@ type Machine struct {
 
 	held    planeset.Set   // granted
 	out     planeset.Set   // planes known to be out of service
-	warned  bool           // that ports outside have circuits to members
 	moved   planeset.Set   // held planes that may stand elsewhere than ranks know
 	waiting planeset.Set   // planes with an Await action under way
 	since   time.Time      // of the grant
@@ -100,8 +99,7 @@ const (
 	idle      stage = iota
 	releasing       // long-held planes move to where they are given back
 	acquiring       // the controller has been asked for planes
-	vacating        // ports outside the communicator have been asked to release circuits
-	vacated         // they have been asked, and the plane is switching
+	vacating        // circuits from ports outside the communicator are being taken off
 	running         // the ticket has been issued
 )
 
@@ -163,8 +161,6 @@ func (m *Machine) take(e *Event) error {
 		return m.granted(e)
 	case Reached:
 		return m.reached(e)
-	case Vacated:
-		return m.vacated(e)
 	case Recalled:
 		return m.recalled(e)
 	case Left:
@@ -251,14 +247,10 @@ func (m *Machine) decideCollective() error {
 	if err != nil {
 		return err
 	}
-	plane, entangled := m.entangled(use)
-	m.warnEntangled(plane, entangled)
 	switch {
 	case row.Small, row.Hopeless && use == all:
 		return m.onPackets(ticket.Always)
 	case row.Hopeless: // until more planes are back
-		return m.onPackets(0)
-	case entangled:
 		return m.onPackets(0)
 	}
 	plan, flags := m.best(&row, s, use)
@@ -350,10 +342,6 @@ func (m *Machine) decideScripted() error {
 		return fmt.Errorf("shim: %v is on streams with a plan for %d planes, of which %d are in service: %w",
 			&s, all.Len(), m.held.Len(), errPlaneDown)
 	}
-	if plane, entangled := m.entangled(m.held); entangled {
-		return fmt.Errorf("shim: %v is on streams, and another communicator's port has a circuit to ours on plane %d: %w",
-			&s, plane, errUnknownMap)
-	}
 	m.issue(p, m.held, 0)
 	return nil
 }
@@ -407,29 +395,4 @@ func (m *Machine) endedEverywhere() error {
 		m.linger()
 	}
 	return err
-}
-
-// entangled returns a plane on which a port outside the communicator has a circuit to a member. That port would have
-// to agree to every switch, but does not know of them.
-func (m *Machine) entangled(use planeset.Set) (plane int, yes bool) {
-	for j := range use.Each() {
-		_, ports, _ := m.view.State(j)
-		if _, outside := circuits.Outside(ports, m.member); len(outside) > 0 {
-			return j, true
-		}
-	}
-	return 0, false
-}
-
-// warnEntangled warns once that collectives cannot use the planes, until they can again.
-func (m *Machine) warnEntangled(plane int, yes bool) {
-	if yes && !m.warned {
-		_, ports, _ := m.view.State(plane)
-		_, outside := circuits.Outside(ports, m.member)
-		name := m.cfg.Site.Planes[plane].Name
-		m.act(Action{Kind: Warn, Text: fmt.Sprintf("collectives use packet planes: on plane %s, port %d, which is not of "+
-			"this communicator, has a circuit to rank %d (to release it: lightpath ocs set --plane %s --map dark, or run a "+
-			"rank at the port)", name, outside[0], m.member[ports[outside[0]]], name)})
-	}
-	m.warned = yes
 }

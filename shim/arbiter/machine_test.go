@@ -133,7 +133,7 @@ func (r *rig) describe(a *Action) string {
 	case Await:
 		return fmt.Sprintf("await %d epoch %d", a.Plane, a.Epoch)
 	case Vacate:
-		return fmt.Sprintf("vacate %d ports %v", a.Plane, a.Ports)
+		return fmt.Sprintf("vacate %d to %v", a.Plane, a.Target)
 	case SetTimer:
 		return fmt.Sprintf("set %d", a.Timer)
 	case StopTimer:
@@ -216,8 +216,7 @@ func TestPlanes(t *testing.T) {
 			func(r *rig) { r.now = r.now.Add(MaxHold + 1); r.m.now[1].Epoch = 3 }, []string{"stop 0", "await 1 epoch 3"},
 		},
 		"another port has a circuit to ours": {func(r *rig) { r.maps[0][2] = 1 }, []string{
-			"stop 0", entangled(2, 1),
-			"ticket 2 to -1: packet", "set 0",
+			"stop 0", "vacate 0 to [-1 -1 -1]", "await 0 epoch 1",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,13 +275,6 @@ func TestGrantWait(t *testing.T) {
 	r.step(want(0, 5), "stop 0", "acquire 1", "set 0")
 }
 
-// entangled returns the warning of a port outside the communicator with a circuit to a rank on plane p0.
-func entangled(port, rank int) string {
-	return fmt.Sprintf("collectives use packet planes: on plane p0, port %d, which is not of this communicator, has "+
-		"a circuit "+
-		"to rank %d (to release it: lightpath ocs set --plane p0 --map dark, or run a rank at the port)", port, rank)
-}
-
 // TestSmall checks that ranks need no more tickets for a shape that is too small for circuits, also while a plane is
 // out of service.
 func TestSmall(t *testing.T) {
@@ -301,33 +293,29 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// TestEntangledWarnsOnce checks that a port outside is named once.
-func TestEntangledWarnsOnce(t *testing.T) {
-	r := newRig(t, 1, 2, 1)
-	r.maps[0] = circuit.Permutation{circuit.Dark, 0}
-	r.step(want(0, 1), "stop 0", "acquire 1", "set 0")
-	r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "vacate 0 ports [1]")
-	r.step(Event{Kind: Vacated}, entangled(1, 0), "ticket 1 to -1: packet", "set 0")
-	r.step(want(0, 2), "stop 0", "ticket 2 to -1: packet", "set 0")
+// TestVacate checks that circuits from ports outside are taken off all planes before these are used.
+func TestVacate(t *testing.T) {
+	dark := circuit.Dark
+	r := newRig(t, 1, 3, 3)
+	r.maps[0][1], r.maps[2][2] = 0, 0
+	r.step(want(0, 1), "stop 0", "acquire 111", "set 0")
+	r.step(Event{Kind: Granted, Planes: 0b111}, "stop 0", "vacate 0 to [-1 -1 -1]", "await 0 epoch 1",
+		"vacate 2 to [-1 -1 -1]", "await 2 epoch 1")
+	r.epochs[0], r.maps[0][1] = 1, dark
+	r.step(Event{Kind: Reached, Plane: 0})
+	r.epochs[2], r.maps[2][2] = 1, dark
+	r.step(Event{Kind: Reached, Plane: 2}, "ticket 1 to -1: planes 111 maps")
 }
 
-// TestVacate checks that outside ports release their circuits to members before a plane is used.
-func TestVacate(t *testing.T) {
-	for _, told := range []bool{true, false} {
-		r := newRig(t, 2, 4, 1)
-		r.maps[0] = circuit.Permutation{circuit.Dark, circuit.Dark, 0, circuit.Dark}
-		r.step(want(0, 1))
-		r.step(want(1, 1), "stop 0", "acquire 1", "set 0")
-		r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "vacate 0 ports [2]")
-		if !told {
-			r.step(Event{Kind: Vacated, OK: false},
-				entangled(2, 0), "ticket 1 to -1: packet", "set 0")
-			continue
-		}
-		r.step(Event{Kind: Vacated, OK: true}, "await 0 epoch 1")
-		r.epochs[0], r.maps[0][2] = 1, circuit.Dark
-		r.step(Event{Kind: Reached}, "ticket 1 to -1: planes 1 maps")
-	}
+// TestVacateRefused checks that a plane is left out whose circuits only an operator moves.
+func TestVacateRefused(t *testing.T) {
+	r := newRig(t, 1, 2, 2)
+	r.maps[0][1] = 0
+	out := "plane p0 is out of service (" + ocsctl.ErrPinned.Error() + "); going on with 1 of 2 planes"
+	r.step(want(0, 1), "stop 0", "acquire 11", "set 0")
+	r.step(Event{Kind: Granted, Planes: 0b11}, "stop 0", "vacate 0 to [-1 -1]", "await 0 epoch 1")
+	r.down[0] = ocsctl.ErrPinned
+	r.step(Event{Kind: Reached, Plane: 0, Err: ocsctl.ErrPinned}, out, "release 1", "ticket 1 to -1: planes 10 maps")
 }
 
 // TestMistakes checks that a rank's mistake fails the communicator, and that the machine then does nothing more.

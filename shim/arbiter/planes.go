@@ -38,7 +38,7 @@ func (m *Machine) secure() error {
 		m.awaitStanding(m.held)
 		return m.releaseHeld()
 	}
-	return m.decide()
+	return m.vacate()
 }
 
 // current reports whether every held plane has an epoch that this communicator has requested. A new controller that
@@ -162,44 +162,41 @@ func (m *Machine) granted(e *Event) error {
 		m.linger()
 		return nil
 	}
-	return m.vacate(0)
+	return m.vacate()
 }
 
-// vacate releases circuits from ports outside the communicator to its members, plane by plane from a given plane on.
-// If that fails, the circuits stay, and the operation runs on packet planes.
-func (m *Machine) vacate(from int) error {
+// vacate takes circuits from ports outside the communicator to its members off the held planes. These ports would have
+// to agree to every switch of their circuits, but do not know of the switches.
+func (m *Machine) vacate() error {
 	for j := range m.held.Each() {
-		if j < from {
+		epoch, ports, err := m.view.State(j)
+		target := circuits.Vacated(ports, m.member)
+		switch {
+		case target == nil:
+			continue
+		case errors.Is(err, ocsctl.ErrPinned): // refused before
+			if err := m.drop(j, err); err != nil {
+				return err
+			}
 			continue
 		}
-		epoch, ports, _ := m.view.State(j)
-		if target, outside := circuits.Outside(ports, m.member); len(outside) > 0 {
-			m.stage = vacating
-			m.act(Action{Kind: Vacate, Plane: j, Epoch: epoch, Target: target, Ports: outside})
-			return nil
-		}
+		m.stage = vacating
+		m.act(Action{Kind: Vacate, Plane: j, Epoch: epoch, Target: target})
+		m.await(j, epoch+1)
+	}
+	if m.stage == vacating {
+		return m.vacated()
 	}
 	return m.decide()
 }
 
-// vacated continues after the ranks of other communicators have been told.
-func (m *Machine) vacated(e *Event) error {
-	if !e.OK {
-		return m.decide()
-	}
-	m.stage = vacated
-	m.await(e.Plane, m.now[e.Plane].Epoch+1)
+// vacated goes on when no plane is moving any more.
+func (m *Machine) vacated() error {
 	if m.waiting != 0 {
 		return nil
 	}
-	return m.vacatedPlane(e.Plane)
-}
-
-func (m *Machine) vacatedPlane(j int) error {
-	if m.held.Has(j) {
-		m.reload(1 << j)
-	}
-	return m.vacate(j + 1)
+	m.reload(m.held)
+	return m.decide()
 }
 
 // reached handles a plane that has reached its awaited state, or has failed before.
@@ -216,8 +213,8 @@ func (m *Machine) reached(e *Event) error {
 	switch m.stage {
 	case releasing:
 		return m.releaseHeld()
-	case vacated:
-		return m.vacatedPlane(e.Plane)
+	case vacating:
+		return m.vacated()
 	}
 	return nil
 }
@@ -225,7 +222,7 @@ func (m *Machine) reached(e *Event) error {
 // outOfService reports whether an error only says that a plane is out of service: no bytes were lost, and no rank made
 // a mistake.
 func outOfService(err error) bool {
-	for _, is := range []error{errPlaneDown, ocsctl.ErrReconfFailed, errUnknownMap, ocsctl.ErrPortLost} {
+	for _, is := range []error{errPlaneDown, ocsctl.ErrReconfFailed, errUnknownMap, ocsctl.ErrPortLost, ocsctl.ErrPinned} {
 		if errors.Is(err, is) {
 			return !errors.Is(err, ocsctl.ErrFramesLost) && !errors.Is(err, ocsctl.ErrControlLost)
 		}

@@ -119,8 +119,7 @@ func (m *Machine) completeRound() error {
 
 // decideRound answers a round after its planes have been obtained.
 func (m *Machine) decideRound() error {
-	_, entangled := m.entangled(m.held)
-	if m.held == 0 || entangled {
+	if m.held == 0 {
 		m.closeRound()
 		m.rest()
 		return nil

@@ -64,25 +64,6 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestVacateEachPlane checks that every plane is released from outside ports, one after the other.
-func TestVacateEachPlane(t *testing.T) {
-	r := newRig(t, 1, 3, 3)
-	for j := range 3 {
-		r.maps[j][1] = 0
-	}
-	r.step(want(0, 1), "stop 0", "acquire 111", "set 0")
-	r.step(Event{Kind: Granted, Planes: 0b111}, "stop 0", "vacate 0 ports [1]")
-	for j := range 3 {
-		r.step(Event{Kind: Vacated, Plane: j, OK: true}, fmt.Sprintf("await %d epoch 1", j))
-		r.epochs[j], r.maps[j][1] = 1, circuit.Dark
-		next := fmt.Sprintf("vacate %d ports [1]", j+1)
-		if j == 2 {
-			next = "ticket 1 to -1: planes 111 maps"
-		}
-		r.step(Event{Kind: Reached, Plane: j}, next)
-	}
-}
-
 // TestOutOfService checks which faults of a plane only cost the plane.
 func TestOutOfService(t *testing.T) {
 	for _, k := range []struct {
@@ -91,6 +72,7 @@ func TestOutOfService(t *testing.T) {
 	}{
 		{ocsctl.ErrPlaneDown, true},
 		{ocsctl.ErrPortLost, true},
+		{ocsctl.ErrPinned, true},
 		{ocsctl.ErrFramesLost, false},
 		{fmt.Errorf("%w: %w", ocsctl.ErrPlaneDown, ocsctl.ErrFramesLost), false},
 		{fmt.Errorf("%w: %w", ocsctl.ErrPlaneDown, ocsctl.ErrControlLost), false},
@@ -124,33 +106,15 @@ func TestRoundAndCollective(t *testing.T) {
 	r.step(want(1, 1), "stop 0", "ticket 1 to -1: planes 1")
 }
 
-// TestRoundWithoutPlanes checks that a round goes to packet planes if no plane is in service, or if a port outside has
-// a circuit to a rank.
+// TestRoundWithoutPlanes checks that a round goes to packet planes if no plane is in service.
 func TestRoundWithoutPlanes(t *testing.T) {
 	down := ocsctl.ErrPlaneDown
-	for name, k := range map[string]struct {
-		granted Event
-		want    []string
-	}{
-		"no plane": {Event{Kind: Granted, Err: down}, []string{
-			"stop 0",
-			"plane p0 is out of service (" + down.Error() + "); going on with 0 of 1 planes",
-			"no plane with circuits is in service; going on with packet planes",
-			"stop 1", "ticket 1 to 0: packet", "ticket 1 to 1: packet",
-		}},
-		"circuits of others": {Event{Kind: Vacated}, []string{
-			"stop 1", "ticket 1 to 0: packet", "ticket 1 to 1: packet", "set 0",
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 2, 3, 1)
-			r.maps[0][2] = 0
-			r.step(message(0, 1, 1e9), "set 1")
-			r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1", "set 0")
-			if k.granted.Kind == Vacated {
-				r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "vacate 0 ports [2]")
-			}
-			r.step(k.granted, k.want...)
-		})
-	}
+	r := newRig(t, 2, 3, 1)
+	r.step(message(0, 1, 1e9), "set 1")
+	r.step(message(1, 1, 1e9), "stop 1", "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Granted, Err: down},
+		"stop 0",
+		"plane p0 is out of service ("+down.Error()+"); going on with 0 of 1 planes",
+		"no plane with circuits is in service; going on with packet planes",
+		"stop 1", "ticket 1 to 0: packet", "ticket 1 to 1: packet")
 }

@@ -30,9 +30,7 @@ type Config struct {
 	Size    int    // ports of each plane
 	Planes  int
 	Timeout time.Duration // of tickets and planes
-	Parent  *Machine      // of the parent communicator; nil: there is no parent with circuits
 	Shared  func() bool   // whether this port has other communicators; nil: it has none
-	Serving func() bool   // whether the communicator can pass on requests of its descendants
 }
 
 // Machine decides a rank's side of operations on planes with circuits, in this order for each operation:
@@ -42,7 +40,7 @@ type Config struct {
 // It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
 // this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
 //
-// Not safe for concurrent use, except for Offer, Recall, VacateAsk and VacatePost.
+// Not safe for concurrent use, except for Offer and Recall.
 type Machine struct {
 	cfg    Config
 	view   View
@@ -256,6 +254,20 @@ func Members(ports []int, all int) []int {
 		member[port] = r
 	}
 	return member
+}
+
+// Vacated returns a map of ports without the circuits from ports outside a communicator to members; nil: there are none.
+func Vacated(m circuit.Permutation, member []int) (target circuit.Permutation) {
+	for p, to := range m {
+		if to == circuit.Dark || member[p] >= 0 || member[to] < 0 {
+			continue
+		}
+		if target == nil {
+			target = m.Clone()
+		}
+		target[p] = circuit.Dark
+	}
+	return target
 }
 
 // RankMap appends a plane's map of ports to m as a map of members. It drops circuits to ports outside the communicator.

@@ -2,7 +2,6 @@ package circuits_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -30,9 +29,9 @@ func (f fakePlanes) State(plane int) (uint32, circuit.Permutation, error) {
 const dark = circuit.Dark
 
 // newMachine returns the machine of rank 1 of 3 at ports 4, 1 and 3 of a plane of 6 ports.
-func newMachine(p fakePlanes, parent *circuits.Machine) *circuits.Machine {
+func newMachine(p fakePlanes) *circuits.Machine {
 	return circuits.NewMachine(circuits.Config{Rank: 1, Holder: 7, Ports: []int{4, 1, 3}, Size: 6, Planes: len(p),
-		Timeout: 3 * time.Second, Parent: parent, Serving: func() bool { return true }}, p)
+		Timeout: 3 * time.Second}, p)
 }
 
 // start is a time of the tests' clock.
@@ -46,7 +45,7 @@ func ticketAt(epoch uint32, flags uint8, ranks circuit.Permutation) []byte {
 // TestMachineOperation runs an operation of three moves in a loop: messages, maps of ports, and no allocation.
 func TestMachineOperation(t *testing.T) {
 	p := fakePlanes{{ports: circuit.Permutation{5, 3, dark, 4, 1, 0}}}
-	m := newMachine(p, nil)
+	m := newMachine(p)
 	here, there := circuit.Permutation{1, 2, 0}, circuit.Permutation{dark, 0, 1}
 	moves := circuits.ListedMaps{{here, there, here, there}}
 	op := &circuits.Operation{Kind: control.MsgWant, Seq: 9, Shape: &calls.Shape{Count: 5}}
@@ -109,7 +108,7 @@ func TestSettle(t *testing.T) {
 		"failed, not granted anew": {epoch: 5, ports: ports, fault: broken, flags: maps, after: second + 1, err: broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(fakePlanes{{k.epoch, k.ports, k.fault}}, nil)
+			m := newMachine(fakePlanes{{k.epoch, k.ports, k.fault}})
 			m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
 			if _, err := m.Take(start, ticketAt(5, k.flags, ranks)); err != nil {
 				t.Fatal(err)
@@ -120,7 +119,7 @@ func TestSettle(t *testing.T) {
 		})
 	}
 	// A ticket for other ranks or planes is refused at once.
-	m := newMachine(fakePlanes{{ports: ports}}, nil)
+	m := newMachine(fakePlanes{{ports: ports}})
 	for _, body := range [][]byte{nil, ticketAt(5, ticket.Maps, circuit.AllDark(4)),
 		ticket.Append(nil, &ticket.Ticket{Flags: ticket.Packet, Planes: make([]ticket.Plane, 2)})} {
 		if _, err := m.Take(start, body); !errors.Is(err, control.ErrMessage) {
@@ -131,7 +130,7 @@ func TestSettle(t *testing.T) {
 
 // TestOverdue: a rank waits for its ticket until the time-out or the call's own deadline.
 func TestOverdue(t *testing.T) {
-	m := newMachine(fakePlanes{{}}, nil)
+	m := newMachine(fakePlanes{{}})
 	for name, k := range map[string]struct {
 		shape *calls.Shape // nil: a round
 		own   time.Duration
@@ -173,7 +172,7 @@ func TestOutside(t *testing.T) {
 	} {
 		ports := circuit.AllDark(6)
 		ports[1] = k.to
-		m := newMachine(fakePlanes{{ports: ports}}, nil)
+		m := newMachine(fakePlanes{{ports: ports}})
 		m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
 		if _, err := m.Take(start, ticketAt(0, 0, dim)); err != nil {
 			t.Fatal(err)
@@ -190,7 +189,7 @@ func TestMissed(t *testing.T) {
 	moves := circuits.ListedMaps{{dim, dim, dim}}
 	for epoch, missed := range map[uint32]bool{7: false, 9: false, 10: true} {
 		planes := fakePlanes{{epoch: 7, ports: circuit.AllDark(6)}}
-		m := newMachine(planes, nil)
+		m := newMachine(planes)
 		m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
 		if _, err := m.Take(start, ticketAt(7, ticket.Maps, dim)); err != nil {
 			t.Fatal(err)
@@ -205,52 +204,6 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestVacateDecisions: the nearest ancestor that serves and has all ports is asked; its leader passes the request on if
-// all ranks are connected; each of these ranks posts for its own port.
-func TestVacateDecisions(t *testing.T) {
-	p := fakePlanes{{}}
-	make := func(rank int, ports []int, parent *circuits.Machine, serving bool) *circuits.Machine {
-		return circuits.NewMachine(circuits.Config{Rank: rank, Holder: uint64(len(ports)), Ports: ports, Size: 6, Planes: 1,
-			Parent: parent, Serving: func() bool { return serving }}, p)
-	}
-	root := make(5, []int{0, 1, 2, 3, 4, 5}, nil, true)
-	ended := make(4, []int{0, 1, 2, 3, 5}, root, false)
-	small := make(0, []int{1, 2, 3}, ended, true)
-	child := make(0, []int{1, 2}, small, true)
-	target := circuit.Permutation{dark, 2, 1, dark, dark, dark}
-	for _, k := range []struct {
-		ports []int
-		want  *circuits.Machine
-	}{{[]int{3}, small}, {[]int{3, 5}, root}, {[]int{0}, root}} {
-		if got, _ := child.VacateAsk(0, 8, target, k.ports); got != k.want {
-			t.Errorf("ports %v: another ancestor than expected", k.ports)
-		}
-	}
-	if got, body := root.VacateAsk(0, 8, target, []int{3}); got != nil || body != nil {
-		t.Error("the first communicator has no ancestor to ask")
-	}
-	_, body := child.VacateAsk(0, 8, target, []int{3, 5})
-	ranks, ok := circuits.VacateRanks(body, 6, func(int) bool { return false })
-	if !ok || !slices.Equal(ranks, []int{3, 5}) {
-		t.Errorf("passed on to ranks %v, %v", ranks, ok)
-	}
-	if _, ok := circuits.VacateRanks(body, 6, func(rank int) bool { return rank == 5 }); ok {
-		t.Error("passed on though rank 5 has left")
-	}
-	if _, ok := circuits.VacateRanks(body, 5, func(int) bool { return false }); ok {
-		t.Error("passed on to rank 5 of 5")
-	}
-	if r, ok := root.VacatePost(body); !ok || r.Plane != 0 || r.Epoch != 8 || r.Holder != 2 || !r.Target.Equal(target) {
-		t.Errorf("post %+v, %v", r, ok)
-	}
-	if r, ok := small.VacatePost(body); ok {
-		t.Errorf("post %+v, which leaves this port's circuit", r)
-	}
-	if r, ok := root.VacatePost(nil); ok {
-		t.Errorf("post %+v without a request", r)
-	}
-}
-
 // ahead returns an encoded ticket that goes out ahead of a call.
 func aheadAt(epoch uint32, ranks circuit.Permutation, s *calls.Shape) []byte {
 	p := ticket.At(epoch, ranks)
@@ -261,7 +214,7 @@ func aheadAt(epoch uint32, ranks circuit.Permutation, s *calls.Shape) []byte {
 func predicted(t testing.TB) (*circuits.Machine, fakePlanes, *circuits.Operation, []byte) {
 	here := circuit.Permutation{1, 2, 0}
 	p := fakePlanes{{ports: circuit.Permutation{dark, 3, dark, 4, 1, dark}, epoch: 5}}
-	m := newMachine(p, nil)
+	m := newMachine(p)
 	m.Now()[0] = ticket.At(5, here)
 	op := &circuits.Operation{Kind: control.MsgWant, Seq: 9, Shape: &calls.Shape{Count: 5}}
 	body := aheadAt(5, here, op.Shape)

@@ -31,12 +31,10 @@ type Planes struct {
 	Known      planning.Known // plans that tickets may name
 
 	c        *comm.Core
-	parent   *Planes // of the parent communicator; nil: there is no parent with circuits
 	switches *Switches
 	closed   sync.Once
 	waking   sync.Mutex // End is open while it is held, unless ended
 	ended    bool
-	requests requests
 	uses     uses
 }
 
@@ -49,9 +47,8 @@ func Of(c *comm.Core) *Planes { return slot.Of(c) }
 // bounds the wait.
 const maxTakeover = 30 * time.Second
 
-// Attach connects this rank's ports if the fabric has circuits and the communicator more than one rank. parent is the
-// communicator that this one comes from, nil for none.
-func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
+// Attach connects this rank's ports if the fabric has circuits and the communicator more than one rank.
+func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 	switch {
 	case c.Ranks == 1:
 		return nil
@@ -87,11 +84,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric, parent *comm.Core) error {
 	}
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
 	cfg := Config{Rank: c.Rank, Holder: c.ID, Ports: ports, Size: fab.Ranks, Planes: len(fab.Planes),
-		Timeout: c.Cfg.Timeout, Shared: p.Controller.Shared, Serving: func() bool { return c.Life() == comm.Alive && !c.Failed() }}
-	if parent != nil && Of(parent) != nil {
-		p.parent = Of(parent)
-		cfg.Parent = p.parent.Machine
-	}
+		Timeout: c.Cfg.Timeout, Shared: p.Controller.Shared}
 	p.Machine = NewMachine(cfg, p.switches)
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)

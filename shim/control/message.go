@@ -46,9 +46,6 @@ const (
 	MsgMembership       // this rank wants a communicator made from this one; Seq counts them
 	MsgMembershipAnswer // leader to rank: Arg is 0 with an answer, or the class of an error
 	MsgBlock            // delegate to root: Body is the table of a block of ranks
-	MsgVacateAsk        // ports of some ranks must release circuits; Seq numbers the request, Body says which
-	MsgVacated          // leader to rank: the answer to MsgVacateAsk; Arg is 1 if the ranks were told
-	MsgVacate           // leader to rank: this rank's port must
 	// what is every rank doing? Seq numbers the question; leader to all: Arg is the rank that asks
 	MsgAsk
 	MsgTell     // answer to MsgAsk, to the leader and on to rank Arg; Body says what the rank is doing

@@ -22,7 +22,6 @@ const (
 	rankFile       = "shim/circuits/machine.go"
 	aheadFile      = "shim/arbiter/ahead.go"
 	rankAheadFile  = "shim/circuits/ahead.go"
-	vacateFile     = "shim/circuits/vacate.go"
 	unitFile       = "ocsctl/switches/unit.go"
 	changeFile     = "ocsctl/driver/change.go"
 	knownFile      = "ocsctl/driver/known.go"
@@ -33,6 +32,8 @@ const (
 
 var mutants = []mutant{
 	// The controller: order of journal, device and answers.
+	{"takes circuits off without the ranks of the communicator", moveFile,
+		" || target[leader.port] != pl.m[leader.port]", "", false},
 	{"moves before the intent is durable", moveFile,
 		"case missing < 0 && pl.intent.durable:", "case missing < 0:", false},
 	{"answers before the journal", confirmFile,
@@ -125,8 +126,8 @@ var mutants = []mutant{
 		"m.reload(m.held)\n\tif late {", "if late {", false},
 	{"compares epochs with <=", rankFile,
 		"err == nil && int32(epoch-want.Epoch) >= 0:", "err == nil && int32(epoch-want.Epoch) >= -1:", false},
-	{"uses planes with circuits of others", arbiterFile,
-		"case entangled:\n\t\treturn m.onPackets(0)", "case entangled && s.Scripted:\n\t\treturn m.onPackets(0)", true},
+	{"uses planes with circuits of others", planesFile,
+		"case target == nil:", "case target == nil || true:", true},
 
 	{"gives planes back before all ranks have answered", aheadFile,
 		"if slices.Contains(a.ranks, unknown) {", "if false {", false},
@@ -152,11 +153,6 @@ var mutants = []mutant{
 		"m.now[j] = *want", "_ = *want", false},
 	{"counts one move too few", rankFile,
 		"m.now[j].Epoch+n, moves.Target(j, n)", "m.now[j].Epoch+n-1, moves.Target(j, n)", false},
-	{"asks an ancestor that lacks a port", vacateFile,
-		"if len(r.Ranks) == len(ports) {", "if len(r.Ranks) <= len(ports) {", true},
-	{"follows requests for other ports", vacateFile,
-		" && r.Target[m.cfg.Ports[m.cfg.Rank]] == circuit.Dark", "", true},
-
 	// The device and the driver.
 	{"verifies only new circuits", changeFile,
 		"j.touched[r] || c.After[r] != circuit.Dark && (c.Check == nil || c.Check[r])", "j.touched[r]", false},

@@ -224,11 +224,9 @@ func (l *Leader) perform(a *arbiter.Action) {
 	case arbiter.Await:
 		l.awaits = append(l.awaits, awaiting{a.Plane, a.Epoch, time.Now().Add(c.Cfg.Timeout)})
 	case arbiter.Vacate:
-		plane, epoch, target, ports := a.Plane, a.Epoch, a.Target, a.Ports
-		go func() {
-			ok := l.p.Vacate(plane, epoch, target, ports)
-			l.post(arbiter.Event{Kind: arbiter.Vacated, Plane: plane, OK: ok})
-		}()
+		if err := l.p.Switches().Use.Post(a.Plane, a.Epoch, a.Target); err != nil {
+			c.Spread(err)
+		}
 	case arbiter.SetTimer:
 		l.timers[a.Timer].Reset(a.After)
 	case arbiter.StopTimer:
