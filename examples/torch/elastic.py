@@ -5,8 +5,8 @@
     elastic.py --optical ...                     # over an emulated optical fabric
     elastic.py --plot elastic.png run.json       # its loss curve upon that of a run without faults
 
-The process that you start is the supervisor. It starts the ranks, kills rank 0 with SIGKILL when the job has made as many
-steps as --kill says, starts one for each --join, and publishes the members of each generation in a store. When a call
+The process that you start is the supervisor. It starts the ranks. After as many steps as --kill says it kills rank 0
+with SIGKILL, and for each --join it starts a rank. It publishes the members of each generation in a store. When a call
 fails, or when a rank wants to join, all ranks end their group and form the next one.
 
 A rank may have made a step of which another one saw only the failure. So the new group begins with the state of a rank
@@ -32,6 +32,7 @@ from train import Model, difference
 
 BATCH = 240  # of all ranks; 1, 2, 3, 4, 5 and 6 ranks divide it evenly
 HIDDEN, RATE, SEED = 256, 5e-3, 1
+KILL, JOIN = "kill", "join"
 POLL_SECONDS = 0.01
 # How long a rank waits for the next members, and for those to come.
 GENERATION_SECONDS = 60
@@ -64,8 +65,8 @@ class Membership:
 class Worker:
     """A rank of the job. Its number in the group changes with the generation, its name does not."""
 
-    def __init__(self, name, store, args):
-        self.name, self.args = name, args
+    def __init__(self, name, store, steps, events):
+        self.name, self.steps, self.events = name, steps, events
         self.store, self.membership = store, Membership(store)
         self.data, _, characters = text.load()
         torch.manual_seed(SEED)
@@ -75,7 +76,7 @@ class Worker:
 
     def run(self):
         generation = 0
-        while len(self.losses) < self.args.steps:
+        while len(self.losses) < self.steps:
             generation, members = self.membership.after(generation)
             try:
                 self.join(generation, members)
@@ -106,7 +107,9 @@ class Worker:
         """Makes steps until all have been made or the members change."""
         model = torch.nn.parallel.DistributedDataParallel(self.model)
         rank, size = dist.get_rank(), dist.get_world_size()
-        while len(self.losses) < self.args.steps:
+        while len(self.losses) < self.steps:
+            if rank == 0:
+                self.await_events()
             contexts, following = self.batch(rank, size)
             self.optimizer.zero_grad(set_to_none=False)
             loss = torch.nn.functional.cross_entropy(model(contexts), following)
@@ -116,10 +119,15 @@ class Worker:
             self.optimizer.step()
             self.losses.append(facts[0].item())
             self.ranks.append(size)
-            if rank == 0:
-                self.store.set("steps", str(len(self.losses)))
             if facts[1] > 0:
                 return
+
+    def await_events(self):
+        """Waits until the supervisor has done what it does at this step, so that each run is the same."""
+        step = len(self.losses)
+        self.store.set("step", str(step))
+        while self.store.add("events", 0) < sum(at <= step for at, _ in self.events):
+            time.sleep(POLL_SECONDS)
 
     def batch(self, rank, size):
         """This rank's part of the batch of the next step, which is the same for any number of ranks."""
@@ -129,25 +137,34 @@ class Worker:
         return torch.stack(contexts), torch.stack(following)
 
 
-def work(name, port, args):
+def work(name, port, steps, events):
     torch.set_num_threads(1)
-    Worker(name, dist.TCPStore("127.0.0.1", port, None, False), args).run()
+    Worker(name, dist.TCPStore("127.0.0.1", port, None, False), steps, events).run()
 
 
 class Supervisor:
-    """Starts and kills ranks, and publishes who is left. Returns the result of rank 0."""
+    """Starts and kills ranks, and publishes the members. events: after how many steps it does what, in order."""
 
-    def __init__(self, args):
-        self.args = args
+    def __init__(self, ranks, steps, events=()):
+        self.first, self.steps, self.events = ranks, steps, events
         self.store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
         self.membership, self.generation = Membership(self.store), 0
         self.ranks, self.names = {}, itertools.count()  # processes by name
 
     def start(self):
         name = next(self.names)
-        process = multiprocessing.get_context("spawn").Process(target=work, args=(name, self.store.port, self.args))
+        process = multiprocessing.get_context("spawn").Process(
+            target=work, args=(name, self.store.port, self.steps, self.events)
+        )
         process.start()
         self.ranks[name] = process
+
+    def kill(self):
+        os.kill(self.ranks[min(self.ranks)].pid, signal.SIGKILL)
+
+    def join(self):
+        self.start()
+        self.publish()
 
     def publish(self):
         self.generation += 1
@@ -155,20 +172,19 @@ class Supervisor:
 
     def run(self):
         """Runs the job, and returns its loss and number of ranks by step."""
-        self.store.set("steps", "0")
-        for _ in range(self.args.ranks):
+        self.store.set("step", "0")
+        for _ in range(self.first):
             self.start()
         self.publish()
-        kills, joins = sorted(self.args.kill or []), sorted(self.args.join or [])
+        events = list(self.events)
         while any(p.exitcode is None for p in self.ranks.values()):
-            step = int(self.store.get("steps"))
-            if kills and step >= kills[0]:
-                kills.pop(0)
-                os.kill(self.ranks[min(self.ranks)].pid, signal.SIGKILL)
-            if joins and step >= joins[0]:
-                joins.pop(0)
-                self.start()
-                self.publish()
+            step = int(self.store.get("step"))
+            if events and step >= events[0][0]:
+                if events.pop(0)[1] == KILL:
+                    self.kill()
+                else:
+                    self.join()
+                self.store.add("events", 1)
             dead = [name for name, p in self.ranks.items() if p.exitcode]
             for name in dead:
                 print(f"step {step}: rank {name} has ended ({self.ranks.pop(name).exitcode})", flush=True)
@@ -196,31 +212,41 @@ def plot(path, results):
             axes.axvline(step, color="black", linewidth=0.8, linestyle=":")
             axes.text(step, axes.get_ylim()[1], f" {before} to {after} ranks", va="top", fontsize=8)
     axes.set(xlabel="step", ylabel="training loss (nats per character)")
-    axes.legend(frameon=False, loc="center right")
+    axes.legend(loc="center right", edgecolor="none", framealpha=1)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=80)
 
 
-def main():
+def arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-n", "--ranks", type=int, default=4, help="at the begin")
     parser.add_argument("--steps", type=int, default=150)
-    parser.add_argument("--kill", type=int, action="append", help="kill a rank after so many steps")
-    parser.add_argument("--join", type=int, action="append", help="start a rank after so many steps")
+    parser.add_argument("--kill", type=int, action="append", default=[], help="kill a rank after so many steps")
+    parser.add_argument("--join", type=int, action="append", default=[], help="start a rank after so many steps")
     parser.add_argument("--optical", action="store_true", help="over an emulated optical fabric")
     parser.add_argument("--plot", help="draw the curves of a file of --out into this file")
     parser.add_argument("--out", help="JSON file for the results")
     parser.add_argument("file", nargs="?", help="results to draw")
-    args = parser.parse_args()
-    if args.plot:
-        with open(args.file) as f:
-            return plot(args.plot, json.load(f))
+    return parser.parse_args(argv)
+
+
+def run(args):
+    """The results of a run with faults, and of one without."""
     results = {}
     with optical_fabric(args.ranks) if args.optical else contextlib.nullcontext({}) as environment:
         os.environ.update(environment)
-        results["elastic"] = Supervisor(args).run()
-        args.kill = args.join = None
-        results["steady"] = Supervisor(args).run()
+        events = sorted([(step, KILL) for step in args.kill] + [(step, JOIN) for step in args.join])
+        results["elastic"] = Supervisor(args.ranks, args.steps, events).run()
+        results["steady"] = Supervisor(args.ranks, args.steps).run()
+    return results
+
+
+def main():
+    args = arguments()
+    if args.plot:
+        with open(args.file) as f:
+            return plot(args.plot, json.load(f))
+    results = run(args)
     steady, elastic = results["steady"], results["elastic"]
     print(f"loss {elastic['loss'][0]:.3f} -> {elastic['loss'][-1]:.3f} on {elastic['ranks'][0]} to {elastic['ranks'][-1]} "
           f"ranks; the curve without faults differs by {difference(steady, elastic):.1e}")  # fmt: skip
