@@ -44,12 +44,13 @@ test-packages: packages ## install, upgrade and remove the packages in a scratch
 # The Python package: dist/lightpath-VERSION.tar.gz, and from it the wheel.
 .PHONY: wheel test-wheel
 
-wheel: .tools/python/bin/pyproject-build ## the Python wheel and its source distribution, into dist/
+wheel: .tools/python/bin/mypy ## the Python wheel and its source distribution, into dist/
 	.tools/python/bin/pyproject-build --outdir dist packaging/python
 
-.tools/python/bin/pyproject-build:
+.tools/python/bin/mypy:
 	$(PYTHON) -m venv .tools/python
-	.tools/python/bin/pip install -q build==1.6.1 auditwheel==6.8.2
+	.tools/python/bin/pip install -q build==1.6.1 auditwheel==6.8.2 mypy==2.4.1
 
-test-wheel: wheel ## install the wheel in a clean environment, and use it
+test-wheel: wheel ## check the types of the package, install the wheel in a clean environment, and use it
+	.tools/python/bin/mypy --config-file packaging/python/pyproject.toml packaging/python/lightpath
 	packaging/python/test.sh

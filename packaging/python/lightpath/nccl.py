@@ -3,6 +3,8 @@ looked up when the library is opened, the unique id passed by value. Only the st
 
 import ctypes
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 ncclResult_t = ctypes.c_int
 ncclComm_t = ctypes.c_void_p
@@ -24,11 +26,11 @@ class Function:
     """One entry of the table."""
 
     name: str
-    restype: object
-    argtypes: tuple
+    restype: Any
+    argtypes: tuple[Any, ...]
 
 
-def function(name, *argtypes, restype=ncclResult_t):
+def function(name: str, *argtypes: Any, restype: Any = ncclResult_t) -> Function:
     return Function(name, restype, argtypes)
 
 
@@ -78,15 +80,18 @@ class NcclError(RuntimeError):
 class Nccl:
     """The library: every function of the table as a method that raises on failure."""
 
-    def __init__(self, path):
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        raise AttributeError(f"{name} is not in the table")
+
+    def __init__(self, path: str) -> None:
         self.lib = ctypes.CDLL(path)
         for f in TABLE:
             bound = getattr(self.lib, f.name)
             bound.restype, bound.argtypes = f.restype, f.argtypes
             setattr(self, f.name, self.checked(f.name, bound) if f.restype is ncclResult_t else bound)
 
-    def checked(self, name, bound):
-        def call(*args):
+    def checked(self, name: str, bound: Callable[..., int]) -> Callable[..., None]:
+        def call(*args: Any) -> None:
             code = bound(*args)
             if code != 0:
                 text = self.lib.ncclGetErrorString(code).decode()

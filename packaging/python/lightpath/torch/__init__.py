@@ -20,7 +20,7 @@ __all__ = ["BACKEND", "LightpathProcessGroup", "NcclError"]
 BACKEND = "lightpath"
 
 
-def _register():
+def _register() -> None:
     register = dist.Backend.register_backend
     if "devices" in inspect.signature(register).parameters:
         register(BACKEND, LightpathProcessGroup.create, devices=["cpu"])

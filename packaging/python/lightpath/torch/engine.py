@@ -5,8 +5,11 @@ has not begun: handing a call to a thread and back takes longer than a short cal
 
 import collections
 import ctypes
+import datetime
 import os
 import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from lightpath import library_path
 from lightpath.nccl import Nccl, NcclError, UniqueId, ncclComm_t
@@ -15,12 +18,12 @@ from . import events
 from .work import Work, keep
 
 _lock = threading.Lock()
-_library = None
-_longest = None  # the timeout of the first group
+_library: Nccl | None = None
+_longest: datetime.timedelta | None = None  # the timeout of the first group
 _process = object()  # of this process: a forked child gets another one
 
 
-def _forked():
+def _forked() -> None:
     global _process
     _process = object()
 
@@ -28,7 +31,7 @@ def _forked():
 os.register_at_fork(after_in_child=_forked)
 
 
-def library():
+def library() -> Nccl:
     """The library, opened once per process. The core behind it loads with the first communicator."""
     global _library
     with _lock:
@@ -37,7 +40,7 @@ def library():
         return _library
 
 
-def limit_of(timeout):
+def limit_of(timeout: datetime.timedelta) -> float | None:
     """Seconds that a call of a group with this timeout may take. None: as long as the library allows, which follows
     the first group."""
     global _longest
@@ -47,11 +50,15 @@ def limit_of(timeout):
         return timeout.total_seconds() if timeout < _longest else None
 
 
-def unique_id():
+def unique_id() -> bytes:
     """The bytes of a new ncclUniqueId."""
     uid = UniqueId()
     library().ncclGetUniqueId(ctypes.byref(uid))
     return bytes(uid)
+
+
+# A function of the library and its arguments, without communicator and stream.
+Function = tuple[Any, ...]
 
 
 class Call:
@@ -62,7 +69,14 @@ class Call:
 
     __slots__ = ("functions", "finish", "memory", "following", "title")
 
-    def __init__(self, functions, finish=(), memory=(), following=None, title=None):
+    def __init__(
+        self,
+        functions: Sequence[Function],
+        finish: Iterable[Callable[[], None]] = (),
+        memory: Sequence[Any] = (),
+        following: "Callable[[], Call] | None" = None,
+        title: str | None = None,
+    ) -> None:
         self.functions, self.finish, self.memory = functions, finish, memory
         self.following, self.title = following, title
 
@@ -70,17 +84,18 @@ class Call:
 class Engine:
     """Runs calls on one communicator. All methods may be called from any thread."""
 
-    def __init__(self, connect, label, limit=None):
+    def __init__(self, connect: Callable[[], tuple[int, bytes, int]], label: str, limit: float | None = None) -> None:
         """connect returns (size, unique id, rank). It runs on the engine's thread, because it may wait for peers.
         limit: seconds that a call may take, if that is less than the library allows."""
-        self._connect, self._label, self._limit = connect, label, limit
+        self._connect: Callable[[], tuple[int, bytes, int]] | None = connect
+        self._label, self._limit = label, limit
         self._nccl, self._comm = library(), ncclComm_t()
         self._process = _process
-        self._calls = collections.deque()
+        self._calls: collections.deque[tuple[Call, Work]] = collections.deque()
         self._running = threading.Lock()  # held by the thread that takes calls from the queue and runs them
         self._bell = threading.Lock()  # wakes the engine's thread when it is released
-        self._failed = None  # the reason for which there is no communicator
-        self._timed = None  # the call that the limit applies to now
+        self._failed: Exception | None = None  # the reason for which there is no communicator
+        self._timed: Call | None = None  # the call that the limit applies to now
         self._connected = Work(None, [])
         self._state = threading.Lock()  # of what follows, and of the life of _comm
         self._closed, self._pending = False, 0
@@ -89,12 +104,12 @@ class Engine:
         self._thread = threading.Thread(target=self._serve, name=f"lightpath {label}", daemon=True)
         self._thread.start()
 
-    def connected(self):
+    def connected(self) -> None:
         """Returns when the communicator is ready, or raises the reason why it cannot be made."""
         self._connected.block()
         self._connected.wait()
 
-    def submit(self, call, outputs, waits=False):
+    def submit(self, call: Call, outputs: Sequence[Any], waits: bool = False) -> Work:
         """Returns the call's work. waits: the caller waits for the work at once."""
         work = Work(self, outputs)
         if self._process is not _process:
@@ -118,19 +133,19 @@ class Engine:
             self._ring()
         return work
 
-    def help(self, work):
+    def help(self, work: Work) -> None:
         """Returns when a work is complete. Runs it, and the calls before it, if no other thread runs calls."""
         if work.event is None:
             self._run(lambda: not work.is_completed())
         work.block()
 
-    def _ring(self):
+    def _ring(self) -> None:
         try:
             self._bell.release()
         except RuntimeError:
             pass  # it has rung, and the thread has not come yet
 
-    def close(self):
+    def close(self) -> None:
         """Ends the communicator. Calls in progress fail."""
         if self._process is not _process:
             return
@@ -145,7 +160,7 @@ class Engine:
         if threading.current_thread() is not self._thread:  # the garbage collector may run close() on that thread
             self._thread.join(CLOSE_SECONDS)
 
-    def _serve(self):
+    def _serve(self) -> None:
         self._failed = self._open()
         self._running.release()
         while not (self._closed and not self._calls):
@@ -156,18 +171,19 @@ class Engine:
                 self._nccl.lib.ncclCommDestroy(self._comm)
                 self._comm = ncclComm_t()
 
-    def _open(self):
+    def _open(self) -> Exception | None:
         error = None
+        connect, self._connect = self._connect, None  # it refers to the group, which would never be collected
+        assert connect
         try:
-            size, uid, rank = self._connect()
+            size, uid, rank = connect()
             self._nccl.ncclCommInitRank(ctypes.byref(self._comm), size, UniqueId.from_buffer_copy(uid), rank)
         except Exception as e:
             error = self._named(e)
-        self._connect = None  # it refers to the group, which would never be collected
         self._connected.complete(error)
         return error
 
-    def _run(self, more):
+    def _run(self, more: Callable[[], bool]) -> None:
         """Runs calls of the queue while there are some and more() is true, unless another thread does so already."""
         if not self._running.acquire(blocking=False):
             return  # that thread rings the bell if it leaves calls
@@ -179,9 +195,10 @@ class Engine:
         if self._calls:
             self._ring()
 
-    def _run_next(self):
+    def _run_next(self) -> None:
         """Runs the first call of the queue. The caller holds _running."""
-        call, work = self._calls.popleft()
+        first, work = self._calls.popleft()
+        call: Call | None = first
         error = self._failed
         if error is None:
             try:
@@ -196,7 +213,7 @@ class Engine:
             self._pending -= 1
         work.complete(error)
 
-    def _execute_in_time(self, call):
+    def _execute_in_time(self, call: Call) -> None:
         if self._limit is None:
             self._execute(call)
             return
@@ -211,7 +228,7 @@ class Engine:
             with self._state:
                 self._timed = None
 
-    def _expire(self, call):
+    def _expire(self, call: Call) -> None:
         """Ends the communicator if the call is not done. So the call fails here, and the peers' calls fail as well."""
         with self._state:
             if self._timed is call and self._comm:
@@ -219,7 +236,7 @@ class Engine:
                 self._nccl.lib.ncclCommAbort(self._comm)
                 self._comm = ncclComm_t()
 
-    def _execute(self, call):
+    def _execute(self, call: Call) -> None:
         if len(call.functions) == 1:
             function, *args = call.functions[0]
             function(*args, self._comm, None)
@@ -231,7 +248,7 @@ class Engine:
         finally:
             self._nccl.ncclGroupEnd()
 
-    def _named(self, error):
+    def _named(self, error: object) -> NcclError:
         return NcclError(f"lightpath {self._label}: {error}")
 
 

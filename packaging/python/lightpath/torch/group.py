@@ -3,23 +3,35 @@
 A group has one communicator for its collectives. Point-to-point calls have one per pair, direction and tag, made
 when first used: so a send never waits behind a receive or behind another tag, as with Gloo."""
 
+import datetime
 import itertools
 import os
+import types
 import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 
 from . import tensors as t
-from .engine import Call, Engine, library, limit_of
+from .engine import Call, Engine, Function, library, limit_of
 from .forms import short_form
 from .loop import Loop
 from .rendezvous import offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
 
+# None: collectives; (source, destination, tag): messages.
+Key = tuple[int, int, int] | None
 
-def _close(engines):
+# The memory of a rank that takes no part on one side of a call.
+NOTHING: Any = types.SimpleNamespace(pointer=None, tensors=())
+
+
+def _close(engines: dict[Key, Engine]) -> None:
     for engine in list(engines.values()):
         engine.close()
 
@@ -28,70 +40,72 @@ class LightpathProcessGroup(dist.ProcessGroup):
     """A group of ranks. Calls return at once; they run in order on a thread of the group's. Inputs are read,
     and outputs written, until the call's work is done."""
 
-    def __init__(self, store, rank, size, timeout):
+    def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, size)
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
         self._sequence = 0
         self._group_name = self._description = ""
-        self._coalescing = None  # calls between _start_coalescing and _end_coalescing
+        self._coalescing: list[tuple[Call, Sequence[Any]]] | None = (
+            None  # calls between _start_coalescing and _end_coalescing
+        )
         self._nccl = library()
         # The library reads its environment when the core loads: the first group of a process decides.
         os.environ.setdefault("LIGHTPATH_TIMEOUT", f"{max(1, int(timeout.total_seconds()))}s")
         self._limit = limit_of(timeout)
         self._loop = Loop(f"rank {rank} of {size}", timeout)
-        self._engines = {}  # None: collectives; (source, destination, tag): messages
+        self._engines: dict[Key, Engine] = {}
         self._finalizer = weakref.finalize(self, _close, self._engines)
         self._engines[None] = Engine(lambda: (size, self._exchange_id(), rank), f"rank {rank} of {size}", self._limit)
         self._engines[None].connected()
 
     @classmethod
-    def create(cls, store, rank, size, timeout):
+    def create(cls, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> "LightpathProcessGroup":
         """The creation function for register_backend."""
         return cls(store, rank, size, timeout)
 
-    def _exchange_id(self):
+    def _exchange_id(self) -> bytes:
         if self._rank == 0:
             return offer_id(self._store, "id", range(1, self._size), self._timeout)
         return take_id(self._store, "id", self._rank, 0, self._timeout)
 
     # Names and numbers.
 
-    def rank(self):
+    def rank(self) -> int:
         return self._rank
 
-    def size(self):
+    def size(self) -> int:
         return self._size
 
-    def name(self):
+    def name(self) -> str:
         return "lightpath"
 
     getBackendName = _get_backend_name = name
     supports_coalescing = False  # of messages: they are independent of each other anyway
 
-    def _get_backend(self, device):
+    def _get_backend(self, device: Any) -> "LightpathProcessGroup":
         return self
 
     # What C++ asks of a group in torch 2, by these names.
 
-    def setGroupName(self, name):
+    def setGroupName(self, name: str) -> None:
         self._group_name = name
 
-    def getGroupName(self):
+    def getGroupName(self) -> str:
         return self._group_name
 
-    def setGroupDesc(self, description):
+    def setGroupDesc(self, description: str) -> None:
         self._description = description
 
-    def getGroupDesc(self):
+    def getGroupDesc(self) -> str:
         return self._description
 
-    def _set_sequence_number_for_group(self):
+    def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
 
-    def _get_sequence_number_for_group(self):
+    def _get_sequence_number_for_group(self) -> int:
         return self._sequence
 
-    def shutdown(self):
+    def shutdown(self) -> None:
         """Ends the group's communicators."""
         self._finalizer()
 
@@ -99,7 +113,15 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     # Running.
 
-    def _submit(self, functions, outputs, *memory, opts=None, following=None, title=None):
+    def _submit(
+        self,
+        functions: Sequence[Function],
+        outputs: Sequence[Any],
+        *memory: Any,
+        opts: Any = None,
+        following: Callable[[], Call] | None = None,
+        title: str | None = None,
+    ) -> Work | None:
         """Submits a collective with torch's options. When it is complete, its targets are delivered."""
         self._sequence += 1
         call = self._call(functions, memory, following, title)
@@ -110,14 +132,19 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return self._engines[None].submit(call, outputs, waits=not getattr(opts, "asyncOp", True))
 
     @staticmethod
-    def _call(functions, memory, following=None, title=None):
+    def _call(
+        functions: Sequence[Function],
+        memory: Sequence[Any],
+        following: Callable[[], Call] | None = None,
+        title: str | None = None,
+    ) -> Call:
         finish = [m.deliver for m in memory if isinstance(m, (Target, t.SparseSum))]
         return Call(functions, finish, memory, following, title)
 
-    def _start_coalescing(self, device=None):
+    def _start_coalescing(self, device: Any = None) -> None:
         self._coalescing = []
 
-    def _end_coalescing(self, requests=None):
+    def _end_coalescing(self, requests: Any = None) -> Work:
         """Submits the coalesced calls as one group."""
         parts, self._coalescing = self._coalescing or [], None
         whole = Call(
@@ -135,7 +162,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     # Reductions.
 
-    def _all_reduce(self, tensor, op):
+    def _all_reduce(self, tensor: Tensor, op: Any) -> tuple[Function, tuple[Any, ...]]:
         """A function of the library, and the memory that it uses."""
         if combine := t.bitwise(tensor, op):
             target = Combined(tensor, self._size, combine)
@@ -149,20 +176,21 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, tensor.numel(), dtype, number), (memory,)
 
     @short_form(c10d.AllreduceOptions, 1, "op", "timeout")
-    def allreduce(self, tensors, opts=None):
-        if tensors[0].layout == t.torch.sparse_coo:
-            return self._all_reduce_sparse(*tensors, opts)
+    def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Work | None:
+        if tensors[0].layout == torch.sparse_coo:
+            return self._all_reduce_sparse(tensors[0], opts)
         return self.allreduce_coalesced(tensors, opts)
 
-    def _all_reduce_sparse(self, tensor, opts):
+    def _all_reduce_sparse(self, tensor: Tensor, opts: Any) -> Work | None:
         """The ranks tell how many elements they have, then gather indices and values. Each adds them up."""
         if self._coalescing is not None or (opts is not None and opts.reduceOp != dist.ReduceOp.SUM):
             raise NotImplementedError("lightpath: sparse tensors have only a sum, outside of coalesced calls")
         total = t.SparseSum(tensor, self._size)
         function, source = self._all_gather(total.facts, total.fact)
 
-        def gather():
-            functions, memory = [], [total]
+        def gather() -> Call:
+            functions: list[Function] = []
+            memory: list[Any] = [total]
             for parts, own in total.parts():
                 more, source, targets = self._broadcasts(parts, own)
                 functions += more
@@ -171,31 +199,25 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
         return self._submit([function], [tensor], source, total.facts, opts=opts, following=gather, title="all_reduce")
 
-    def allreduce_coalesced(self, tensors, opts=None):
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work | None:
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         functions, memory = zip(*(self._all_reduce(tensor, op) for tensor in tensors))
         return self._submit(functions, tensors, *itertools.chain(*memory), opts=opts)
 
     @short_form(c10d.ReduceOptions, 1, "root", "op", "timeout")
-    def reduce(self, tensors, opts):
-        (tensor,) = tensors
+    def reduce(self, tensors: list[Tensor], opts: Any) -> Work | None:
+        (tensor,), root = tensors, opts.rootRank
         if combine := t.bitwise(tensor, opts.reduceOp):
-            source, memory, receive = Source(tensor), (), None
-            if self._rank == opts.rootRank:
-                memory = (Combined(tensor, self._size, combine),)
-                receive = memory[0].pointer
-            function = (self._nccl.ncclGather, source.pointer, receive, *t.copied(tensor), opts.rootRank)
-            return self._submit([function], tensors, source, *memory, opts=opts)
+            source, target = Source(tensor), Combined(tensor, self._size, combine) if root == self._rank else NOTHING
+            function: Function = (self._nccl.ncclGather, source.pointer, target.pointer, *t.copied(tensor), root)
+            return self._submit([function], tensors, source, target, opts=opts)
         op, (summand,) = t.premultiplied(opts.reduceOp, tensor)
         dtype, number = t.reduction(tensor, op)
-        root, source, memory, receive = opts.rootRank, Source(summand), (), None
-        if self._rank == root:
-            memory = (Target(tensor),)
-            receive = memory[0].pointer
-        function = (self._nccl.ncclReduce, source.pointer, receive, tensor.numel(), dtype, number, root)
-        return self._submit([function], tensors, source, *memory, opts=opts)
+        source, target = Source(summand), Target(tensor) if root == self._rank else NOTHING
+        function = (self._nccl.ncclReduce, source.pointer, target.pointer, tensor.numel(), dtype, number, root)
+        return self._submit([function], tensors, source, target, opts=opts)
 
-    def _reduce_scatter(self, output, source, op):
+    def _reduce_scatter(self, output: Tensor, source: Source, op: Any) -> tuple[Function, Target]:
         if source.memory.numel() != output.numel() * self._size:
             raise ValueError(
                 f"lightpath: reduce_scatter of {source.memory.numel()} elements into {output.numel()} "
@@ -203,23 +225,23 @@ class LightpathProcessGroup(dist.ProcessGroup):
             )
         t.check(output, source.memory)
         if combine := t.bitwise(output, op):
-            target = Combined(output, self._size, combine)
-            return (self._nccl.ncclAlltoAll, source.pointer, target.pointer, *t.copied(output)), target
+            combined = Combined(output, self._size, combine)
+            return (self._nccl.ncclAlltoAll, source.pointer, combined.pointer, *t.copied(output)), combined
         target = Target(output)
         dtype, number = t.reduction(output, op)
         return (self._nccl.ncclReduceScatter, source.pointer, target.pointer, output.numel(), dtype, number), target
 
     @short_form(c10d.ReduceScatterOptions, 2, "op", "timeout")
-    def reduce_scatter(self, outputs, inputs, opts):
-        (output,), (parts,) = outputs, inputs
-        op, parts = t.premultiplied(opts.reduceOp, *parts)
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work | None:
+        (output,), (given,) = outputs, inputs
+        op, parts = t.premultiplied(opts.reduceOp, *given)
         if len({p.numel() for p in parts}) > 1 and not t.bitwise(output, op):
             return self._reduce_scatter_uneven(output, parts, op)
         source = Source(*parts)
         function, target = self._reduce_scatter(output, source, op)
         return self._submit([function], outputs, source, target, opts=opts)
 
-    def _reduce_scatter_uneven(self, output, parts, op):
+    def _reduce_scatter_uneven(self, output: Tensor, parts: Sequence[Tensor], op: Any) -> Work | None:
         dtype, number = t.reduction(output, op)
         target, sources = Target(output), [Source(p) for p in parts]
         functions = [
@@ -236,10 +258,12 @@ class LightpathProcessGroup(dist.ProcessGroup):
         ]
         return self._submit(functions, [output], target, *sources, title="reduce_scatter")
 
-    def reduce_scatter_single(self, output, source, opts=None):
+    def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work | None:
         return self.reduce_scatter_single_coalesced([output], [source], opts)
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> Work | None:
         op, inputs = t.premultiplied(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, *inputs)
         sources = [Source(i) for i in inputs]
         functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources)))
@@ -251,14 +275,14 @@ class LightpathProcessGroup(dist.ProcessGroup):
     # Copies.
 
     @short_form(c10d.BroadcastOptions, 1, "root", "timeout")
-    def broadcast(self, tensors, opts):
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> Work | None:
         (tensor,) = tensors
         memory = Target(tensor, keep=True)
         count, dtype = t.copied(tensor)
         function = (self._nccl.ncclBroadcast, memory.pointer, memory.pointer, count, dtype, opts.rootRank)
         return self._submit([function], tensors, memory, opts=opts)
 
-    def _all_gather(self, target, tensor):
+    def _all_gather(self, target: Target, tensor: Tensor) -> tuple[Function, Source]:
         t.check(tensor, *target.tensors)
         if target.memory.numel() != tensor.numel() * self._size:
             raise ValueError(
@@ -270,7 +294,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return (self._nccl.ncclAllGather, source.pointer, target.pointer, count, dtype), source
 
     @short_form(c10d.AllgatherOptions, 2, "timeout")
-    def allgather(self, outputs, inputs, opts=None):
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work | None:
         (parts,), (tensor,) = outputs, inputs
         if len({p.numel() for p in parts}) > 1:
             functions, source, targets = self._broadcasts(parts, tensor)
@@ -279,7 +303,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         function, source = self._all_gather(target, tensor)
         return self._submit([function], outputs, source, target, opts=opts)
 
-    def _broadcasts(self, parts, tensor):
+    def _broadcasts(self, parts: list[Tensor], tensor: Tensor) -> tuple[list[Function], Source, list[Target]]:
         """From each rank its tensor, into the rank's part."""
         source, targets = Source(tensor), [Target(p) for p in parts]
         functions = []
@@ -288,10 +312,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
             functions.append((self._nccl.ncclBroadcast, send, target.pointer, *t.copied(target.memory), root))
         return functions, source, targets
 
-    def all_gather_single(self, output, source, opts=None):
+    def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work | None:
         return self.all_gather_single_coalesced([output], [source], opts)
 
-    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
         targets = [Target(o) for o in outputs]
         functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
         return self._submit(functions, outputs, *sources, *targets, opts=opts)
@@ -299,44 +323,51 @@ class LightpathProcessGroup(dist.ProcessGroup):
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def allgather_coalesced(self, output_lists, inputs, opts=None):
+    def allgather_coalesced(
+        self, output_lists: list[list[Tensor]], inputs: list[Tensor], opts: Any = None
+    ) -> Work | None:
         """output_lists[r][i] becomes rank r's inputs[i]."""
         targets = [Target(*parts) for parts in zip(*output_lists)]
         functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
         return self._submit(functions, output_lists, *sources, *targets, opts=opts)
 
     @short_form(c10d.GatherOptions, 2, "root", "timeout")
-    def gather(self, outputs, inputs, opts):
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work | None:
         (tensor,) = inputs
-        source, memory, receive = Source(tensor), (), None
+        source, target = Source(tensor), NOTHING
         if self._rank == opts.rootRank:
             target = Target(*outputs[0])
             t.check(tensor, *target.tensors)
             if any(o.numel() != tensor.numel() for o in target.tensors) or len(target.tensors) != self._size:
                 raise ValueError("lightpath: gather wants one output of the input's size for each rank")
-            memory, receive = (target,), target.pointer
-        function = (self._nccl.ncclGather, source.pointer, receive, *t.copied(tensor), opts.rootRank)
-        return self._submit([function], outputs, source, *memory, opts=opts)
+        function = (self._nccl.ncclGather, source.pointer, target.pointer, *t.copied(tensor), opts.rootRank)
+        return self._submit([function], outputs, source, target, opts=opts)
 
-    def gather_single(self, output, tensor, opts):
+    def gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> Work | None:
         return self.gather([list(output.chunk(self._size))] if self._rank == opts.rootRank else [], [tensor], opts)
 
     gather_into_tensor = gather_single
 
     @short_form(c10d.ScatterOptions, 2, "root", "timeout")
-    def scatter(self, outputs, inputs, opts):
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work | None:
         (output,) = outputs
-        target, memory, send = Target(output), (), None
+        target, source = Target(output), NOTHING
         if self._rank == opts.rootRank:
             if any(i.numel() != output.numel() for i in inputs[0]) or len(inputs[0]) != self._size:
                 raise ValueError("lightpath: scatter wants one input of the output's size for each rank")
             t.check(output, *inputs[0])
             source = Source(*inputs[0])
-            memory, send = (source,), source.pointer
-        function = (self._nccl.ncclScatter, send, target.pointer, *t.copied(output), opts.rootRank)
-        return self._submit([function], outputs, target, *memory, opts=opts)
+        function = (self._nccl.ncclScatter, source.pointer, target.pointer, *t.copied(output), opts.rootRank)
+        return self._submit([function], outputs, target, source, opts=opts)
 
-    def all_to_all_single(self, output, source, output_splits=(), input_splits=(), opts=None):
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        source: Tensor,
+        output_splits: Sequence[int] = (),
+        input_splits: Sequence[int] = (),
+        opts: Any = None,
+    ) -> Work | None:
         received, sent = Target(output), Source(source)
         t.check(output, source)
         if not output_splits and not input_splits:
@@ -357,15 +388,15 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
-    def _rows(self, tensor, splits):
+    def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
         return list(splits) if splits else [len(tensor) // self._size] * self._size
 
-    def alltoall(self, outputs, inputs, opts=None):
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
         sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
         functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
         return self._submit(functions, outputs, *sources, *targets, opts=opts, title="all_to_all")
 
-    def _exchange(self, sends, receives):
+    def _exchange(self, sends: Iterable[Tensor], receives: Iterable[Tensor]) -> list[Function]:
         """Grouped sends and receives with every rank, itself included."""
         functions = []
         for peer, (send, receive) in enumerate(zip(sends, receives)):
@@ -373,14 +404,14 @@ class LightpathProcessGroup(dist.ProcessGroup):
             functions.append((self._nccl.ncclRecv, receive.data_ptr(), *t.copied(receive), peer))
         return functions
 
-    def barrier(self, opts=None):
-        memory = Target(t.torch.zeros(1, dtype=t.torch.uint8))
+    def barrier(self, opts: Any = None) -> Work | None:
+        memory = Target(torch.zeros(1, dtype=torch.uint8))
         function = (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, 1, t.BYTES, t.SUM)
         return self._submit([function], [], memory, opts=opts, title="barrier")
 
     # Messages.
 
-    def send(self, tensors, destination, tag=0):
+    def send(self, tensors: list[Tensor], destination: int, tag: int = 0) -> Work:
         (tensor,) = tensors
         if destination == self._rank:
             return self._loop.post(True, tensor, tag)
@@ -388,7 +419,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         function = (self._nccl.ncclSend, source.pointer, *t.copied(tensor), 1)
         return self._channel(self._rank, destination, tag).submit(Call([function], memory=(source,)), tensors)
 
-    def recv(self, tensors, source, tag=0):
+    def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Work:
         (tensor,) = tensors
         if source == self._rank:
             return self._loop.post(False, tensor, tag)
@@ -396,10 +427,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
         function = (self._nccl.ncclRecv, target.pointer, *t.copied(tensor), 0)
         return self._channel(source, self._rank, tag).submit(Call([function], [target.deliver], (target,)), tensors)
 
-    def recv_anysource(self, tensors, tag=0):
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
         raise NotImplementedError("lightpath: NCCL has no receive from any source; name the source")
 
-    def _channel(self, source, destination, tag):
+    def _channel(self, source: int, destination: int, tag: int) -> Engine:
         """The engine of messages with a tag from source to destination: rank 0 of its communicator sends."""
         key = (source, destination, tag)
         if key not in self._engines:
@@ -408,7 +439,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             self._engines[key] = Engine(lambda: (2, self._channel_id(key), 0 if sends else 1), label, self._limit)
         return self._engines[key]
 
-    def _channel_id(self, key):
+    def _channel_id(self, key: tuple[int, int, int]) -> bytes:
         """The id of a pair's communicator, which the sender makes."""
         source, destination, _ = key
         name = "messages/" + "/".join(map(str, key))

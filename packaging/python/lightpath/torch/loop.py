@@ -1,7 +1,10 @@
 """Messages of a rank to itself, which meet in its memory. NCCL has them in groups; torch batches them."""
 
 import collections
+import datetime
 import threading
+
+from torch import Tensor
 
 from lightpath.nccl import NcclError
 
@@ -11,11 +14,12 @@ from .work import Work, keep
 class Loop:
     """Pairs sends with receives of the same tag, in order. All methods may be called from any thread."""
 
-    def __init__(self, label, timeout):
+    def __init__(self, label: str, timeout: datetime.timedelta) -> None:
         self._label, self._seconds = label, timeout.total_seconds()
-        self._lock, self._waiting = threading.Lock(), {}
+        self._lock = threading.Lock()
+        self._waiting: dict[int, collections.deque[tuple[bool, Tensor, Work]]] = {}  # by tag
 
-    def post(self, sends, tensor, tag):
+    def post(self, sends: bool, tensor: Tensor, tag: int) -> Work:
         """Returns the work of a send or a receive. It is done when the other one has come."""
         work = Work(self, [tensor])
         keep(work)
@@ -38,7 +42,7 @@ class Loop:
             each.complete(error)
         return work
 
-    def help(self, work):
+    def help(self, work: Work) -> None:
         """Returns when a work is complete, which no waiting can hasten."""
         if not work.block(self._seconds):
             work.complete(

@@ -4,18 +4,22 @@ A store may outlive a restart of its ranks (torchrun --max-restarts), with all k
 trusts a key that it finds: a joining rank asks under a name that it has just made up and takes only the answer to that
 name; the maker of the id looks for new questions until every rank has confirmed this id."""
 
+import datetime
 import time
 import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from .engine import unique_id
 
 
-def offer_id(store, name, ranks, timeout):
+def offer_id(store: Any, name: str, ranks: Iterable[int], timeout: datetime.timedelta) -> bytes:
     """Makes an id, and returns it when all of the ranks have confirmed it."""
     uid = unique_id()
-    answered, waiting = {}, set(ranks)
+    answered: dict[int, int] = {}
+    waiting = set(ranks)
 
-    def offered():
+    def offered() -> bool:
         for rank in list(waiting):
             asked = store.add(f"{name}/asked/{rank}", 0)
             if asked != answered.get(rank, 0):
@@ -31,7 +35,7 @@ def offer_id(store, name, ranks, timeout):
     return uid
 
 
-def take_id(store, name, rank, maker, timeout):
+def take_id(store: Any, name: str, rank: int, maker: int, timeout: datetime.timedelta) -> bytes:
     """Returns the id that rank maker offers now."""
     question = uuid.uuid4().hex
     store.set(f"{name}/question/{rank}", question)
@@ -41,12 +45,12 @@ def take_id(store, name, rank, maker, timeout):
         timeout,
         lambda: f"rank {maker} has not come to {name} within {timeout}",
     )
-    uid = store.get(f"{name}/answer/{question}")
+    uid: bytes = store.get(f"{name}/answer/{question}")
     store.add(f"{name}/taken/{uid.hex()}/{rank}", 1)
     return uid
 
 
-def _poll(done, timeout, explain):
+def _poll(done: Callable[[], Any], timeout: datetime.timedelta, explain: Callable[[], str]) -> None:
     """Polls instead of waiting in the store, whose client would block the process's other threads."""
     deadline, pause = time.monotonic() + timeout.total_seconds(), 0.001
     while not done():

@@ -1,8 +1,11 @@
 """Types and operators of the library, and memory of tensors that it can run over."""
 
 import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.distributed import ReduceOp
 
 # ncclDataType_t. Booleans travel as bytes.
@@ -21,7 +24,7 @@ OPS = (
 BITWISE = ((ReduceOp.BAND, torch.bitwise_and), (ReduceOp.BOR, torch.bitwise_or), (ReduceOp.BXOR, torch.bitwise_xor))
 
 
-def bitwise(tensor, op):
+def bitwise(tensor: Tensor, op: Any) -> Callable[[Tensor, Tensor], Tensor] | None:
     """The function of torch for a bitwise ReduceOp, None for another operator."""
     function = next((function for known, function in BITWISE if op == known), None)
     if function and (tensor.is_floating_point() or tensor.is_complex()):
@@ -29,7 +32,7 @@ def bitwise(tensor, op):
     return function
 
 
-def premultiplied(op, *tensors):
+def premultiplied(op: Any, *tensors: Tensor) -> tuple[Any, Sequence[Tensor]]:
     """op and tensors without a premultiplied sum: SUM, and copies of the tensors times its factor."""
     if op != ReduceOp.PREMUL_SUM:
         return op, tensors
@@ -41,7 +44,7 @@ def premultiplied(op, *tensors):
     return ReduceOp.SUM, [tensor.detach() * state[1] for tensor in tensors]
 
 
-def reduction(tensor, op):
+def reduction(tensor: Tensor, op: Any) -> tuple[int, int]:
     """ncclDataType_t and ncclRedOp_t of a reduction of tensor by a torch ReduceOp."""
     number = next((number for known, number in OPS if op == known), None)
     if number is None:
@@ -56,7 +59,7 @@ def reduction(tensor, op):
     return dtype, number
 
 
-def copied(tensor):
+def copied(tensor: Tensor) -> tuple[int, int]:
     """Count and ncclDataType_t under which tensor's elements are moved as they are."""
     dtype = TYPES.get(tensor.dtype)
     if dtype is None:
@@ -64,7 +67,7 @@ def copied(tensor):
     return tensor.numel(), dtype
 
 
-def check(*tensors):
+def check(*tensors: Tensor) -> None:
     """All on the CPU, strided, and of one type."""
     for tensor in tensors:
         if tensor.device.type != "cpu" or tensor.layout != torch.strided:
@@ -78,7 +81,7 @@ def check(*tensors):
 class Source:
     """Memory that holds tensors one after the other. It copies them only if they do not lie so already."""
 
-    def __init__(self, *tensors):
+    def __init__(self, *tensors: Tensor) -> None:
         check(*tensors)
         if len(tensors) == 1:
             self.memory = tensors[0].detach().contiguous()
@@ -86,14 +89,14 @@ class Source:
             self.memory = torch.cat([t.detach().reshape(-1) for t in tensors])
 
     @property
-    def pointer(self):
+    def pointer(self) -> int:
         return self.memory.data_ptr()
 
 
 class Target:
     """Memory for results of tensors, one after the other; deliver copies them into the tensors."""
 
-    def __init__(self, *tensors, keep=False):
+    def __init__(self, *tensors: Tensor, keep: bool = False) -> None:
         """If keep is set, the memory begins with the tensors' contents."""
         check(*tensors)
         self.tensors = [t.detach() for t in tensors]
@@ -106,10 +109,10 @@ class Target:
             self.memory = torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
 
     @property
-    def pointer(self):
+    def pointer(self) -> int:
         return self.memory.data_ptr()
 
-    def deliver(self):
+    def deliver(self) -> None:
         if self.direct:
             return
         parts = self.memory.split([t.numel() for t in self.tensors])
@@ -120,13 +123,13 @@ class Target:
 class Combined(Target):
     """Memory for one tensor of each rank; deliver combines them into the tensor with function."""
 
-    def __init__(self, tensor, ranks, function):
+    def __init__(self, tensor: Tensor, ranks: int, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         check(tensor)
         self.tensors, self.direct = [tensor.detach()], False
         self.memory = torch.empty((ranks, tensor.numel()), dtype=tensor.dtype)
         self._function = function
 
-    def deliver(self):
+    def deliver(self) -> None:
         (tensor,) = self.tensors
         tensor.copy_(functools.reduce(self._function, self.memory.unbind()).view(tensor.shape))
 
@@ -134,13 +137,14 @@ class Combined(Target):
 class SparseSum:
     """The sum of one sparse tensor of each rank. The ranks first gather their facts: how much each one sends, then."""
 
-    def __init__(self, tensor, ranks):
+    def __init__(self, tensor: Tensor, ranks: int) -> None:
         self._tensor, own = tensor, tensor.detach().coalesce()
-        self._indices, self._values, self._parts = own.indices(), own.values(), None
+        self._indices, self._values = own.indices(), own.values()
+        self._parts: tuple[list[Tensor], list[Tensor]] = ([], [])
         self.fact = torch.tensor([own._nnz(), own.sparse_dim(), *own.shape])
         self.facts = Target(torch.empty((ranks, len(self.fact)), dtype=self.fact.dtype))
 
-    def parts(self):
+    def parts(self) -> Iterable[tuple[list[Tensor], Tensor]]:
         """Twice one tensor of each rank, and this rank's tensor: indices, then values."""
         counts, *forms = self.facts.memory.T.tolist()
         if any(len(set(form)) > 1 for form in forms):
@@ -151,7 +155,7 @@ class SparseSum:
         )
         return zip(self._parts, (self._indices, self._values))
 
-    def deliver(self):
+    def deliver(self) -> None:
         indices, values = self._parts
         total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), self._tensor.shape)
         with torch.no_grad():  # a detached sparse tensor has indices of its own

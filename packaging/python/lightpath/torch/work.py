@@ -5,6 +5,8 @@ import datetime
 import os
 import queue
 import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch.distributed as dist
 from torch.futures import Future
@@ -15,7 +17,13 @@ from . import events
 
 NO_TIMEOUT = datetime.timedelta(0)
 # 1.13 exports the class under another name.
-_Work = getattr(dist, "Work", None) or getattr(dist, "_Work", None) or dist.distributed_c10d.Work
+_Work: Any = getattr(dist, "Work", None) or getattr(dist, "_Work", None) or dist.distributed_c10d.Work
+
+
+class Helper(Protocol):
+    """Runs a call, or waits until another thread has."""
+
+    def help(self, work: "Work") -> None: ...
 
 
 class Work(_Work):
@@ -23,16 +31,19 @@ class Work(_Work):
 
     torch's own works made of futures are not usable: their wait returns True after a failure of the future."""
 
-    def __init__(self, engine, outputs):
+    def __init__(self, engine: Helper | None, outputs: Sequence[Any]) -> None:
         super().__init__()
-        self._engine, self._outputs, self._error = engine, outputs, None
+        self._engine, self._outputs = engine, outputs
+        self._error: Exception | None = None
         self._done = self._kept = False
-        self.event = None  # of the profiler
+        self.event: Any = None  # of the profiler
         # Most works need neither of these: the caller runs the call itself, in wait.
-        self._ended = self._begun = self._future = None
+        self._ended: threading.Event | None = None
+        self._begun: Future | None = None
+        self._future: Future | None = None
         self._lock = threading.Lock()  # of making them, and of _done
 
-    def complete(self, error=None):
+    def complete(self, error: Exception | None = None) -> None:
         """Ends the waits."""
         self._error = error
         if self.event is not None:
@@ -45,7 +56,7 @@ class Work(_Work):
         if begun is not None:
             _callbacks.complete(begun)
 
-    def block(self, seconds=None):
+    def block(self, seconds: float | None = None) -> bool:
         """Waits until the call is complete, and reports whether it is."""
         with self._lock:
             if self._done:
@@ -54,7 +65,7 @@ class Work(_Work):
                 self._ended = threading.Event()
         return self._ended.wait(seconds)
 
-    def wait(self, timeout=NO_TIMEOUT):
+    def wait(self, timeout: datetime.timedelta = NO_TIMEOUT) -> bool:
         seconds = timeout.total_seconds() if timeout else None
         if not self._done:
             if seconds is not None:
@@ -68,15 +79,15 @@ class Work(_Work):
             raise self._error
         return True
 
-    def is_small(self, limit):
+    def is_small(self, limit: int) -> bool:
         """Whether the call has one output, of at most so many elements."""
         outputs = self._outputs
         return len(outputs) == 1 and not isinstance(outputs[0], list) and outputs[0].numel() <= limit
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         self.wait()
 
-    def get_future(self):
+    def get_future(self) -> Future:
         """A future whose callbacks run on threads of their own: a callback may wait for a later call, which the
         engine's thread has to run."""
         with self._lock:
@@ -92,21 +103,21 @@ class Work(_Work):
             begun.set_result(None)
         return self._future
 
-    def _deliver(self, _):
+    def _deliver(self, _: Future) -> Sequence[Any]:
         if self._error is not None:
             raise self._error
         return self._outputs
 
-    def is_completed(self):
+    def is_completed(self) -> bool:
         return self._done
 
-    def is_success(self):
+    def is_success(self) -> bool:
         return self._done and self._error is None
 
-    def exception(self):
+    def exception(self) -> Exception | None:
         return self._error
 
-    def result(self):
+    def result(self) -> Sequence[Any]:
         self.wait()
         return self._outputs
 
@@ -115,11 +126,11 @@ class _Callbacks:
     """Threads that complete futures, and so run their callbacks. Each callback has a thread at once, however many
     others wait; so callbacks of different calls may run at the same time."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock, self._idle = threading.Lock(), 0
-        self._futures = queue.SimpleQueue()
+        self._futures: queue.SimpleQueue[Future] = queue.SimpleQueue()
 
-    def complete(self, future):
+    def complete(self, future: Future) -> None:
         with self._lock:
             if self._idle == 0:
                 threading.Thread(target=self._serve, name="lightpath callbacks", daemon=True).start()
@@ -127,7 +138,7 @@ class _Callbacks:
                 self._idle -= 1
         self._futures.put(future)
 
-    def _serve(self):
+    def _serve(self) -> None:
         while True:
             self._futures.get().set_result(None)
             with self._lock:
@@ -135,7 +146,7 @@ class _Callbacks:
 
 
 _callbacks = _Callbacks()
-os.register_at_fork(after_in_child=_callbacks.__init__)  # a child has none of the threads
+os.register_at_fork(after_in_child=lambda: _Callbacks.__init__(_callbacks))  # a child has none of the threads
 
 
 class _Kept:
@@ -148,19 +159,19 @@ class _Kept:
     # at most so many elements stay as well.
     WAITED, SMALL = 64, 64
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._works = collections.OrderedDict()
-        self._waited = collections.deque(maxlen=self.WAITED)
+        self._works: collections.OrderedDict[int, Work] = collections.OrderedDict()
+        self._waited: collections.deque[Work] = collections.deque(maxlen=self.WAITED)
 
-    def add(self, work):
+    def add(self, work: Work) -> None:
         work._kept = True
         with self._lock:
             self._works[id(work)] = work
             while len(self._works) > self.LIMIT and next(iter(self._works.values())).is_completed():
                 self._works.popitem(last=False)
 
-    def waited(self, work):
+    def waited(self, work: Work) -> None:
         with self._lock:
             if self._works.pop(id(work), None) is not None and work.is_small(self.SMALL):
                 self._waited.append(work)
