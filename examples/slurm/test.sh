@@ -107,7 +107,7 @@ dd if=/dev/urandom of="$work/munge.key" bs=128 count=1 status=none
 chmod 400 "$work/munge.key"
 mkdir -m 711 "$work/munge"
 mkdir "$work/state" "$work/slurm"
-cp examples/slurm/prolog examples/slurm/epilog examples/slurm/task-prolog "$work/slurm"
+cp examples/slurm/{prolog,epilog,task-prolog,sweep} "$work/slurm"
 cat >"$work/slurm/settings" <<END
 lightpath=$root/bin/lightpath
 fabric=$work/fabric.yaml
@@ -338,6 +338,17 @@ until_true "job $a is refused" refused
 ctl scancel "$a"
 ctl bin/lightpath jobs end other --fabric "$work/fabric.yaml"
 step "a job whose ports another job has"
+
+# A job that Slurm does not know any more is swept away, a job that runs is not.
+a=$(submit "$work/out.s" 3 -N 2 -J kept)
+until_true "job $a runs" has "$a" kept
+ctl bin/lightpath jobs begin 999999 --fabric "$work/fabric.yaml" --ports 3 >/dev/null
+ctl "$work/slurm/sweep"
+gone 999999 || fail "sweep: $(jobs_seen)"
+has "$a" kept || fail "sweep has ended job $a: $(jobs_seen)"
+ctl scancel "$a"
+until_true "job $a is returned" gone "$a"
+step "a job that Slurm has lost"
 
 if said=$(ctl timeout 60 srun -N 2 env SLURM_NTASKS=3 "$root/bin/lightpath" run -- true </dev/null 2>&1); then
   fail "contradictory variables: $said"
