@@ -67,7 +67,7 @@ type Client interface {
 	Refused(plane int, holder uint64) error
 	// Acquire obtains planes for one holder, all at once and in one global order among holders; it blocks until granted.
 	// It grants the planes of mask that are in service; if none is, the error wraps ErrPlaneDown. Release gives planes
-	// back. A client has at most one Acquire outstanding.
+	// back. A holder has at most one Acquire outstanding, and several holders may wait.
 	Acquire(mask uint64, holder uint64) (granted uint64, err error)
 	Release(mask uint64, holder uint64) error
 	// OnChange registers a function that the client's goroutine calls after any change of state. It must not block.

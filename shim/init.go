@@ -154,6 +154,7 @@ func handleMessages(c *comm.Core) {
 	live.Handle(c)
 	peer.Handle(c)
 	circuits.HandleAhead(c)
+	circuits.HandlePrepare(c)
 	stream.Handle(c)
 	shares.Handle(c)
 }

@@ -2,6 +2,7 @@ package protocols
 
 import (
 	"errors"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -11,14 +12,24 @@ import (
 )
 
 // book has one plan.
-type book struct{}
+type book struct{ plan *planning.Agreed }
+
+// newBook returns the book of a communicator: its plan begins with a ring on each plane.
+func newBook(cfg *groupConfig) book {
+	b := book{&planning.Agreed{ID: planning.ID{1}}}
+	if !cfg.anywhere {
+		ring := circuit.Shift(len(cfg.ports), 1)
+		b.plan.Plan = &plans.Plan{Initial: slices.Repeat([]circuit.Permutation{ring}, cfg.planes)}
+	}
+	return b
+}
 
 // Version implements [arbiter.Book].
 func (book) Version() uint32 { return 1 }
 
 // Row implements [arbiter.Book].
-func (book) Row(calls.Shape, planeset.Set, []circuit.Permutation) (planning.Row, error) {
-	return planning.Row{Best: &groupAgreed}, nil
+func (b book) Row(calls.Shape, planeset.Set, []circuit.Permutation) (planning.Row, error) {
+	return planning.Row{Best: b.plan}, nil
 }
 
 // Iteration implements [arbiter.Book].

@@ -2,6 +2,7 @@ package protocols
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"lightpath/plans/circuit"
@@ -14,6 +15,24 @@ func TestExplore(t *testing.T) {
 	whole := func(operations int) smallComm { return smallComm{[]int{0, 1, 2}, operations, nil} }
 	part := smallComm{[]int{0, 1}, 1, nil}
 	calls := func(shapes ...int) smallComm { return smallComm{[]int{0, 1}, len(shapes), shapes} }
+	// by returns a world of ranks that call two communicators in an order of their program. The choices begin when each
+	// rank has called each twice.
+	by := func(a, b []int, order ...string) smallConfig {
+		cfg := smallConfig{warm: 2, repeats: 2}
+		for _, ports := range [][]int{a, b} {
+			id := byte('A' + len(cfg.comms))
+			cfg.comms = append(cfg.comms, smallComm{ports, strings.Count(order[ports[0]], string(id)), nil})
+		}
+		for _, o := range order {
+			var list []int
+			for _, c := range o {
+				list = append(list, int(c-'A'))
+			}
+			cfg.order = append(cfg.order, list)
+		}
+		return cfg
+	}
+	both := []int{0, 1}
 	for name, k := range map[string]struct {
 		long bool
 		cfg  smallConfig
@@ -31,8 +50,11 @@ func TestExplore(t *testing.T) {
 		"ahead: loop":                          {cfg: smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 2, repeats: 2}},
 		"ahead: from the beginning":            {true, smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 1, repeats: 2}},
 		"ahead: another call":                  {cfg: smallConfig{comms: []smallComm{calls(0, 0, 1)}, warm: 2, repeats: 2}},
-		"ahead: another job":                   {cfg: smallConfig{comms: []smallComm{calls(0, 0, 0), calls(0, 0, 0)}, warm: 2, repeats: 2}},
+		"ahead: prepared":                      {cfg: smallConfig{comms: []smallComm{calls(0, 0, 1)}, warm: 2, repeats: 2, prepare: true}},
 		"ahead: takeover":                      {true, smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 2, crash: true, repeats: 2}},
+		"order: by turns":                      {cfg: by(both, both, "ABABA", "ABABA")},
+		"order: another order":                 {cfg: by(both, both, "ABABB", "ABABB")},
+		"order: another one of one rank":       {true, by(both, []int{1, 2}, "AAA", "ABABBA", "BBB")},
 		"vacating: part":                       {cfg: smallConfig{comms: []smallComm{whole(0), part}}},
 		"vacating: part, after a crash":        {true, smallConfig{comms: []smallComm{whole(0), part}, crash: true}},
 		"vacating: part and whole at one time": {true, smallConfig{comms: []smallComm{whole(1), part}}},
@@ -42,9 +64,9 @@ func TestExplore(t *testing.T) {
 				t.Skip("set LIGHTPATH_TEST_LONG")
 			}
 			cfg := k.cfg
-			cfg.ports = len(cfg.comms[0].ports)
+			cfg.ports = max(len(cfg.order), len(cfg.comms[0].ports))
 			cfg.planes = max(cfg.planes, 1)
-			if cfg.start = circuit.AllDark(cfg.ports); cfg.ports > 2 { // a circuit leads into the part from outside
+			if cfg.start = circuit.AllDark(cfg.ports); len(cfg.comms[0].ports) > 2 { // a circuit leads into the part from outside
 				cfg.start = circuit.Shift(cfg.ports, 1)
 			}
 			explore(t, cfg)

@@ -69,8 +69,9 @@ type groupConfig struct {
 	timeout      time.Duration
 	repeats      int // of a sequence of operations, after which tickets go out ahead; 0: they never do
 	// script returns the shape of an operation, and how many calls without a ticket come before it. nil: all are alike.
-	script func(operation int) (shape, skipped int)
-	busy   bool // it has held its planes for too long when its next operation begins
+	script   func(operation int) (shape, skipped int)
+	busy     bool // it has held its planes for too long when its next operation begins
+	anywhere bool // its plan begins with any maps, so planes are not prepared for it
 }
 
 // await is an Await action under way.
@@ -80,10 +81,7 @@ type await struct {
 	since time.Time
 }
 
-var (
-	groupShape  = calls.Shape{Kind: calls.AllReduce, Type: datatype.Float32, Count: 10}
-	groupAgreed = planning.Agreed{ID: planning.ID{1}}
-)
+var groupShape = calls.Shape{Kind: calls.AllReduce, Type: datatype.Float32, Count: 10}
 
 // newGroup creates a communicator. at returns the host of a port.
 func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
@@ -96,16 +94,27 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 			used: make([]int, cfg.planes), got: make([]int, cfg.planes)}
 		own := circuits.Config{
 			Rank: r, Holder: cfg.id, Ports: cfg.ports, Size: cfg.size, Planes: cfg.planes, Timeout: cfg.timeout,
-			Shared: func() bool { return len(m.host.groups) > 1 },
+			Port:      m.host.order,
+			Declined:  func(seq uint64) { m.answer(circuits.Answer(seq, false)) },
+			Contested: func() { m.answer(circuits.Contest()) },
 		}
 		m.machine = circuits.NewMachine(own, view{m.host, cfg.id})
 		m.host.groups = append(m.host.groups, g)
 		g.members = append(g.members, m)
 	}
 	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, FabricSize: cfg.size, RoundWait: time.Second,
-		Repeats: cfg.repeats}
-	g.machine = arbiter.New(own, view{g.members[0].host, cfg.id}, book{})
+		Repeats: cfg.repeats, Turn: g.members[0].machine.Turn}
+	g.members[0].machine.OnNext(func() { w.later(func() { g.step(arbiter.Event{Kind: arbiter.Next}) }) })
+	g.machine = arbiter.New(own, view{g.members[0].host, cfg.id}, newBook(cfg))
 	return g
+}
+
+// at returns the member at a port; nil: there is none.
+func (g *group) at(port int) *member {
+	if i := slices.Index(g.cfg.ports, port); i >= 0 {
+		return g.members[i]
+	}
+	return nil
 }
 
 // now returns the time at the leader.
@@ -162,6 +171,11 @@ func (g *group) perform(a *arbiter.Action) {
 		g.awaits = append(g.awaits, await{a.Plane, a.Epoch, g.now()})
 	case arbiter.Vacate:
 		h.post(agree{plane: a.Plane, epoch: a.Epoch, holder: g.cfg.id, target: a.Target})
+	case arbiter.Prepare:
+		r := circuits.Move{Plane: a.Plane, Epoch: a.Epoch, Target: a.Target}
+		for _, m := range g.members {
+			m.toRank.send(*r.Message())
+		}
 	case arbiter.SetTimer:
 		g.idle = true
 		g.ground.timer(g, a.After)

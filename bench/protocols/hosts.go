@@ -10,6 +10,7 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter"
+	"lightpath/shim/circuits"
 	"lightpath/shim/planeset"
 )
 
@@ -26,7 +27,8 @@ type host struct {
 	wants   map[uint64]acquire // requests without an answer, by holder
 	asked   uint64             // number of the last request
 	posts   []agree            // not known to have happened
-	groups  []*group           // with a rank here, parents first
+	groups  []*group           // with a rank here
+	order   *circuits.Port     // that they share
 	gone    error              // it has lost its place at the controller, for good
 	up      queue[any]         // messages to the controller
 	down    queue[any]         // messages from it
@@ -83,7 +85,7 @@ type (
 
 func newHost(w ground, port, ports, planes int) *host {
 	h := &host{ground: w, port: port, planes: make([]news, planes), held: map[uint64]uint64{},
-		wants: map[uint64]acquire{}, refused: map[refusal]error{}}
+		wants: map[uint64]acquire{}, refused: map[refusal]error{}, order: circuits.NewPort(0)}
 	for j := range h.planes {
 		h.planes[j].m = circuit.AllDark(ports)
 	}

@@ -19,6 +19,9 @@ type job struct {
 	left   int // operations until it ends in order
 	served int // operations since all faults have ended
 	ends   map[*group][]int
+	// program lists the communicators that ranks call, if each makes one call at a time; it grows as ranks go on.
+	program []int
+	at      map[int]int // by port: its place in the program
 }
 
 // runsFor are numbers of operations of a job.
@@ -98,7 +101,35 @@ func (j *job) open() {
 		j.ends[g] = nil
 		j.connect(g)
 		for _, m := range g.members {
+			if j.w.cfg.Turns == 0 {
+				j.think(m)
+			}
+		}
+	}
+	j.program, j.at = nil, map[int]int{}
+	if j.w.cfg.Turns != 0 {
+		for _, p := range j.ports {
+			j.goOn(p)
+		}
+	}
+}
+
+// goOn makes the rank at a port make the next call of the program that is one of its own. Programs repeat a few calls,
+// mostly.
+func (j *job) goOn(port int) {
+	for {
+		for len(j.program) <= j.at[port] {
+			next := len(j.program) % 3 % len(j.groups)
+			if j.w.choose.Choose(32) == 31 {
+				next = len(j.groups) - 1 - next
+			}
+			j.program = append(j.program, next)
+		}
+		m := j.groups[j.program[j.at[port]]].at(port)
+		j.at[port]++
+		if m != nil {
 			j.think(m)
+			return
 		}
 	}
 }
@@ -193,6 +224,10 @@ func (w *world) ended(m *member) {
 				}
 			})
 		}
+	}
+	if j.w.cfg.Turns != 0 && len(j.groups) > 0 {
+		j.goOn(m.host.port)
+		return
 	}
 	j.think(m)
 }

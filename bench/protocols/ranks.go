@@ -142,7 +142,7 @@ func (m *member) ask() {
 	m.enter(asking)
 	grant, declined, seq, err := m.machine.Enter(m.since, &m.asked)
 	if declined {
-		m.recalled(seq, false)
+		m.answer(circuits.Answer(seq, false))
 	}
 	switch {
 	case err != nil:
@@ -154,19 +154,14 @@ func (m *member) ask() {
 	}
 }
 
-// recalled tells the leader whether this rank uses a ticket that went out ahead.
-func (m *member) recalled(seq uint64, inUse bool) {
-	q := control.Message{Kind: control.MsgRecalled, Seq: seq}
-	if inUse {
-		q.Arg = 1
-	}
-	m.toLeader.send(sealed(q, m.rank))
-}
+// answer tells the leader what has become of a ticket that went out ahead.
+func (m *member) answer(q control.Message) { m.toLeader.send(sealed(q, m.rank)) }
 
 // begin begins the operation with its ticket.
 func (m *member) begin(g *circuits.Grant) {
 	m.g.ground.ticket(m, g)
 	if g.OnPackets() {
+		m.machine.Ended()
 		m.end()
 		return
 	}
@@ -182,7 +177,7 @@ func (m *member) offer(q *control.Message, sig uint32) (g *circuits.Grant, err e
 		g, declined, err = m.machine.Claim(m.host.ground.now(m.host))
 	}
 	if declined {
-		m.recalled(q.Seq, false)
+		m.answer(circuits.Answer(q.Seq, false))
 	}
 	return g, err
 }
@@ -221,7 +216,11 @@ func (m *member) take(q *control.Message) {
 			m.begin(g)
 		}
 	case control.MsgRecall:
-		m.recalled(q.Seq, m.machine.Recall(q.Seq))
+		m.answer(circuits.Answer(q.Seq, m.machine.Recall(q.Seq)))
+	case control.MsgPrepare:
+		if r, ok := m.machine.Prepare(q.Body); ok {
+			m.host.post(agree{plane: r.Plane, epoch: r.Epoch, holder: m.g.cfg.id, target: r.Target})
+		}
 	}
 }
 

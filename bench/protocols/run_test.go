@@ -39,6 +39,8 @@ func TestSimulation(t *testing.T) {
 			Faults: []string{"controller-crash", "rank-killed", "rank-pause", "switch-lost-light"}}},
 		"leaders":        {10, Config{Faults: []string{"clock-jump", "controller-isolated", "controller-pause"}}},
 		"without fences": {20, Config{Unfenced: 1}},
+		"turns":          {10, Config{Turns: 1}},
+		"turns of a job": {10, Config{Turns: 1, Ports: 3, Jobs: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k.cfg.Operations = 200

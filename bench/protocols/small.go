@@ -25,6 +25,9 @@ type smallConfig struct {
 	crashed       bool // it has crashed when the choices begin
 	repeats       int  // after which tickets go out ahead
 	busy          bool // each communicator has held its planes for too long when its next operation begins
+	prepare       bool // planes are prepared for tickets ahead
+	// order lists, by port, the communicators in the order in which its rank calls them; nil: in any order.
+	order [][]int
 }
 
 // smallComm describes a communicator.
@@ -136,7 +139,8 @@ func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
 	}
 	for i, c := range cfg.comms {
 		own := &groupConfig{id: uint64(i) + 1, ports: c.ports, size: cfg.ports, planes: cfg.planes,
-			operations: c.operations, timeout: time.Minute, busy: cfg.busy, repeats: cfg.repeats}
+			operations: c.operations, timeout: time.Minute, busy: cfg.busy, repeats: cfg.repeats,
+			anywhere: !cfg.prepare}
 		if len(c.shapes) > 0 {
 			own.script = func(i int) (shape, skipped int) { return c.shapes[i], 0 }
 		}
@@ -192,7 +196,7 @@ func (w *small) Steps() int {
 	}
 	for i, g := range w.groups {
 		for r, m := range g.members {
-			add(m.stage == idle && m.ended < g.cfg.operations && g.failed == nil, stepAsk, i, r)
+			add(m.stage == idle && m.ended < g.cfg.operations && g.failed == nil && w.mayCall(m.host.port, i), stepAsk, i, r)
 		}
 		add(g.idle && g.failed == nil, stepIdle, i, 0)
 	}
@@ -202,6 +206,22 @@ func (w *small) Steps() int {
 	}
 	add(w.cfg.crash && !w.crashed && !w.complete(), stepCrash, 0, 0)
 	return len(w.steps)
+}
+
+// mayCall reports whether the rank at a port may call a communicator now.
+func (w *small) mayCall(port, comm int) bool {
+	if w.cfg.order == nil {
+		return true
+	}
+	ended := 0
+	for _, g := range w.groups {
+		if m := g.at(port); m != nil {
+			if ended += m.ended; m.stage != idle {
+				return false
+			}
+		}
+	}
+	return w.cfg.order[port][ended] == comm
 }
 
 // Name implements [Space].

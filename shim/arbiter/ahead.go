@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
 	"lightpath/shim/stall"
@@ -17,15 +18,19 @@ const GapHold = 10 * time.Second
 // ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration-run.md has the
 // protocol.
 type ahead struct {
+	preparing bool // planes are on their way to where the predicted operation, the work, begins
 	out       bool // ranks may use it, and the leader does not know which of them do
 	recalling bool // all ranks have been asked
 	ranks     []use
-	left      bool // a rank has left the communicator: no more tickets ahead
-	// shared: when the last operation ended, a rank had other communicators on the planes. A rank that begins with a
-	// ticket ahead keeps the planes until all others have called. If one of them first calls another communicator, which
-	// waits for the planes, nothing goes on. So there are no tickets ahead then.
-	shared bool
+	left      bool      // a rank has left the communicator: no more tickets ahead
+	elsewhere bool      // when the last operation ended, a rank's port expected another communicator's next
+	split     time.Time // when some ranks had begun, and others had not
+	conflicts int       // operations for which others have waited for long, since ranks began them at different times
+	skip      int       // operations for which no ticket goes out ahead
 }
+
+// pending reports whether operations that ranks ask for have to wait for the end of what the leader does ahead.
+func (a *ahead) pending() bool { return a.out || a.preparing }
 
 // use is what the leader knows of one rank's use of the ticket ahead.
 type use uint8
@@ -40,12 +45,9 @@ const (
 // issueAhead sends the ticket of the predicted operation. It reports whether there is one.
 func (m *Machine) issueAhead() (bool, error) {
 	all := m.cfg.Site.All()
-	o, ok := m.iteration.next()
-	w := work{seq: m.iteration.calls + o.after, shape: o.shape, ahead: true, gap: -1}
+	w, ok := m.predicted()
 	switch {
-	case !ok || o.round || w.seq <= m.iteration.ahead:
-		return false, nil
-	case m.held != all || m.moved&all != 0 || m.wanted || m.ahead.left || m.ahead.shared || m.rounds.have > 0,
+	case !ok || m.held != all || m.ahead.elsewhere || m.wanted && m.patience() <= IdleHold || m.rounds.have > 0,
 		m.outOfOrder(&w):
 		return false, nil
 	}
@@ -59,12 +61,17 @@ func (m *Machine) issueAhead() (bool, error) {
 		return false, err
 	}
 	m.work, m.iteration.ahead = w, w.seq
+	m.prepare(plan)
 	m.fill(plan.ID, all, flags)
 	m.stage, m.done = running, 0
 	a := &m.ahead
 	a.out, a.recalling, a.ranks = true, false, append(a.ranks[:0], make([]use, m.cfg.Ranks)...)
 	m.act(Action{Kind: SendTicket, Rank: -1, Seq: w.seq, Body: ticket.AppendAhead(nil, &m.t, w.shape.Signature())})
-	m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: GapHold})
+	after := GapHold
+	if m.wanted {
+		after = m.patience()
+	}
+	m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: after})
 	return true, nil
 }
 
@@ -129,12 +136,16 @@ func (m *Machine) learn(rank int, how use) error {
 		return m.underWay()
 	}
 	m.iteration.misses++
+	if m.t.Flags&ticket.Maps != 0 { // no rank has taken its maps
+		m.moved |= m.t.Use
+	}
 	return m.resume()
 }
 
 // underWay continues an operation that some ranks have begun with the ticket ahead. The others get the same ticket if
 // they ask for the same call. They make no round with ranks that have begun.
 func (m *Machine) underWay() error {
+	m.ahead.split = m.clock
 	r := &m.rounds
 	before := RoundNumber(m.work.seq, 0)
 	if r.open < before {
@@ -165,11 +176,16 @@ func (m *Machine) join(rank int, s *calls.Shape) error {
 		}
 		return stall.Mismatch(m.work.seq, first, x, rank, y)
 	}
+	if a := &m.ahead; m.wanted && m.turn() != circuits.Alone && m.clock.Sub(a.split) > SharedWait/2 {
+		a.conflicts++
+		a.skip = 1 << min(a.conflicts, 10)
+		a.split = m.clock
+	}
 	m.send(rank, m.work.seq, &m.t, nil)
 	return nil
 }
 
-// resume goes on after a ticket ahead that no rank has used.
+// resume goes on after work ahead that no rank has begun.
 func (m *Machine) resume() error {
 	m.stage, m.work = idle, work{}
 	for seq, w := range m.arrivals {

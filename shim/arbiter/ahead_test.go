@@ -296,7 +296,7 @@ func TestPlanesMayHaveMoved(t *testing.T) {
 func TestShared(t *testing.T) {
 	r := repeating(t, 2)
 	shared := r.done(0, 3)
-	shared.Standing.Flags |= ticket.Shared
+	shared.Standing.Flags |= ticket.Elsewhere
 	r.step(shared, "stop 0")
 	r.step(r.done(1, 3), "set 0")
 	r.step(want(0, 4))

@@ -19,16 +19,18 @@ type EventKind uint8
 
 // The events. Rank is the rank that sent a message.
 const (
-	Want     EventKind = iota // a rank wants the ticket of collective Seq, of Shape
-	Done                      // a rank has ended the operation of ticket Seq; Standing is where it left the planes
-	Row                       // a rank posts Row as round Seq
-	PlanLack                  // a rank lacks plan Plan, for Seq
-	Granted                   // the controller has granted Planes, or failed with Err
-	Reached                   // Plane has reached the epoch of an Await, or failed with Err
-	Expired                   // Timer has expired
-	Recalled                  // a rank does not use the ticket ahead of Seq, or does (OK)
-	Left                      // a rank has left the communicator
-	Wanted                    // another request waits for some of Planes, or an operator has disabled them
+	Want      EventKind = iota // a rank wants the ticket of collective Seq, of Shape
+	Done                       // a rank has ended the operation of ticket Seq; Standing is where it left the planes
+	Row                        // a rank posts Row as round Seq
+	PlanLack                   // a rank lacks plan Plan, for Seq
+	Granted                    // the controller has granted Planes, or failed with Err
+	Reached                    // Plane has reached the epoch of an Await, or failed with Err
+	Expired                    // Timer has expired
+	Recalled                   // a rank does not use the ticket ahead of Seq, or does (OK)
+	Left                       // a rank has left the communicator
+	Wanted                     // another request waits for some of Planes, or an operator has disabled them
+	Contested                  // a rank that waits for planes has declined another communicator's ticket ahead on them
+	Next                       // another communicator's operation has ended at the leader's port; this one's comes next
 )
 
 // Event is the input of one step. Fields that its kind does not name are zero.
@@ -65,7 +67,12 @@ func Decode(m *control.Message, ranks int) (Event, error) {
 		e.Kind = Row
 		e.Row, err = ticket.DecodeRow(m.Body, e.Rank, ranks)
 	case control.MsgRecalled:
-		e.Kind, e.OK = Recalled, m.Arg == 1
+		var contest bool
+		if contest, e.OK = circuits.IsContest(m); contest {
+			e.Kind = Contested
+		} else {
+			e.Kind = Recalled
+		}
 	default:
 		e.Kind = PlanLack
 		if copy(e.Plan[:], m.Body) != len(e.Plan) || len(m.Body) != len(e.Plan) {
@@ -97,6 +104,7 @@ const (
 	Release                      // give Planes back to the controller
 	Await                        // wait until Plane has reached Epoch; Reached follows
 	Vacate                       // take circuits of ports outside off: Plane moves from Epoch to Target
+	Prepare                      // make all ranks agree to move Plane from Epoch to Target
 	SetTimer                     // make Timer expire after After
 	StopTimer                    // stop Timer
 	Fail                         // fail the communicator with Err

@@ -11,11 +11,7 @@ import (
 	"lightpath/shim/ticket"
 )
 
-const (
-	// DefaultRepeats is how often a sequence of operations has come before the leader predicts the next one.
-	DefaultRepeats = 3
-	maxOperations  = 8192 // whose keys the leader knows
-)
+const maxOperations = 8192 // whose keys the leader knows
 
 // iteration is what the leader knows of the sequence of operations. A prediction is a hint: whatever ranks do, results
 // are the same.
@@ -104,6 +100,16 @@ func (it *iteration) next() (o operation, ok bool) {
 	}
 	o, ok = it.known[c.Keys[at]]
 	return o, ok
+}
+
+// gap returns the shortest time until the predicted operation that was seen, below 0: not known.
+func (it *iteration) gap() time.Duration {
+	if it.learner != nil {
+		if at, c := it.learner.Next(); c != nil {
+			return c.Gaps[at]
+		}
+	}
+	return -1
 }
 
 // plan returns the plan of the iteration for a collective of a shape that comes next, nil if there is none.

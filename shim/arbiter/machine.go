@@ -27,6 +27,8 @@ const (
 	// communicators could wait for each other: a rank has begun an operation of one with a ticket ahead, and holds the
 	// planes, while another rank first calls the other one.
 	GrantWait = 20 * time.Second
+	// SharedWait is GrantWait where the leader's port has other communicators with circuits: there it is more likely.
+	SharedWait = 2 * time.Second
 )
 
 // Config is the fixed input of a machine.
@@ -39,6 +41,8 @@ type Config struct {
 	Scripted func(calls.Shape) *planning.Agreed
 	// Repeats is how often a sequence of operations has to come before tickets go out ahead; 0: they never do.
 	Repeats int
+	// Turn returns whose operation comes next at the leader's port; nil: this communicator is alone there.
+	Turn func() circuits.Turn
 }
 
 // Machine issues the tickets of a communicator. Not safe for concurrent use.
@@ -62,14 +66,17 @@ type Machine struct {
 	work  work // in all stages except idle
 	done  int  // ranks that have ended the operation under way
 
-	held    planeset.Set   // granted
-	out     planeset.Set   // planes known to be out of service
-	moved   planeset.Set   // held planes that may stand elsewhere than ranks know
-	waiting planeset.Set   // planes with an Await action under way
-	since   time.Time      // of the grant
-	wanted  bool           // another request waits for held planes
-	asking  bool           // the controller has not yet answered this machine's request
-	now     []ticket.Plane // epochs and maps that operations leave
+	held      planeset.Set   // granted
+	out       planeset.Set   // planes known to be out of service
+	moved     planeset.Set   // held planes that may stand elsewhere than ranks know
+	waiting   planeset.Set   // planes with an Await action under way
+	since     time.Time      // of the grant
+	wanted    bool           // another request waits for held planes
+	asking    bool           // the controller has not yet answered this machine's request
+	overdue   bool           // an operation has waited for the answer for too long
+	contested bool           // ranks that hold the planes may wait for the operation that comes next, or is under way
+	returns   bool           // the machine asks for the planes again as soon as it has given them back
+	now       []ticket.Plane // epochs and maps that operations leave
 
 	t       ticket.Ticket // reused
 	actions []Action      // of this step
@@ -168,6 +175,11 @@ func (m *Machine) take(e *Event) error {
 	case Wanted:
 		m.asked(e)
 		return nil
+	case Contested:
+		m.contest()
+		return nil
+	case Next:
+		return m.comesNext()
 	}
 	if e.Timer == RoundTimer {
 		m.expireRound()
@@ -203,7 +215,7 @@ func (m *Machine) want(e *Event) error {
 	case w.have < m.cfg.Ranks:
 		m.closeRound() // this rank will not join the round
 		return nil
-	case m.ahead.out: // all ranks are about to say that they do not use the ticket
+	case m.ahead.pending(): // resume goes on with it
 		return nil
 	}
 	delete(m.arrivals, e.Seq)
@@ -225,6 +237,8 @@ func (m *Machine) begin(w work) error {
 // decide answers the work after its planes have been obtained.
 func (m *Machine) decide() error {
 	switch {
+	case m.ahead.preparing:
+		return m.prepared()
 	case m.work.demand != nil:
 		return m.decideRound()
 	case m.work.shape.Scripted:
@@ -301,7 +315,8 @@ func (m *Machine) finish() {
 	if text := m.iteration.add(&m.work, m.clock); text != "" {
 		m.act(Action{Kind: Inform, Text: text})
 	}
-	m.stage, m.work = idle, work{}
+	m.stage, m.work, m.contested = idle, work{}, false
+	m.ahead.skip = max(0, m.ahead.skip-1)
 }
 
 // linger gives held planes back after IdleHold, unless an operation begins.
@@ -365,9 +380,9 @@ func (m *Machine) ended(e *Event) error {
 		}
 	}
 	if m.done++; m.done == 1 {
-		m.ahead.shared = false
+		m.ahead.elsewhere = false
 	}
-	m.ahead.shared = m.ahead.shared || e.Standing.Flags&ticket.Shared != 0
+	m.ahead.elsewhere = m.ahead.elsewhere || e.Standing.Flags&ticket.Elsewhere != 0
 	if m.ahead.out {
 		if m.done == 1 {
 			m.act(Action{Kind: StopTimer, Timer: IdleTimer})
@@ -390,6 +405,9 @@ func (m *Machine) endedEverywhere() error {
 		delete(m.arrivals, m.work.seq) // of ranks that asked before they had the ticket
 	}
 	m.finish()
+	if m.handsOver() {
+		return m.releaseIdle()
+	}
 	ahead, err := m.issueAhead()
 	if !ahead {
 		m.linger()

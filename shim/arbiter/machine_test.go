@@ -134,6 +134,8 @@ func (r *rig) describe(a *Action) string {
 		return fmt.Sprintf("await %d epoch %d", a.Plane, a.Epoch)
 	case Vacate:
 		return fmt.Sprintf("vacate %d to %v", a.Plane, a.Target)
+	case Prepare:
+		return fmt.Sprintf("prepare %d epoch %d", a.Plane, a.Epoch)
 	case SetTimer:
 		return fmt.Sprintf("set %d", a.Timer)
 	case StopTimer:
@@ -254,25 +256,26 @@ func TestNoPlaneInService(t *testing.T) {
 // TestGrantWait checks that operations go on with packet planes if planes are not granted in time, and that a grant that
 // comes later serves the operation under way, or is given back.
 func TestGrantWait(t *testing.T) {
-	const text = "no plane was granted within 20s, since other communicators hold them or no controller answers; going " +
-		"on with packet planes (lightpath ocs status shows the holders)"
+	const text = "no plane was granted in time, since other communicators hold them or no controller answers; going on " +
+		"with packet planes until then (lightpath ocs status shows the holders)"
 	r := newRig(t, 1, 1, 1)
 	r.step(want(0, 1), "stop 0", "acquire 1", "set 0")
 	r.step(Event{Kind: Expired, Timer: IdleTimer}, text, "ticket 1 to -1: packet")
-	r.step(want(0, 2), "stop 0", "set 0") // the request stands
-	r.step(Event{Kind: Granted, Planes: 1}, "stop 0", "ticket 2 to -1: planes 1 maps")
-	r.step(r.done(0, 2), "set 0")
-	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 1")
-
-	r.step(want(0, 3), "stop 0", "acquire 1", "set 0")
-	r.step(Event{Kind: Expired, Timer: IdleTimer}, text, "ticket 3 to -1: packet")
+	r.step(want(0, 2), "stop 0", "ticket 2 to -1: packet") // the request stands
 	r.step(Event{Kind: Granted, Planes: 1}, "set 0")
+	r.step(want(0, 3), "stop 0", "ticket 3 to -1: planes 1 maps")
+	r.step(r.done(0, 3), "set 0")
 	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 1")
 
 	r.step(want(0, 4), "stop 0", "acquire 1", "set 0")
 	r.step(Event{Kind: Expired, Timer: IdleTimer}, text, "ticket 4 to -1: packet")
-	r.step(Event{Kind: Granted, Err: ocsctl.ErrPlaneDown})
+	r.step(Event{Kind: Granted, Planes: 1}, "set 0")
+	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 1")
+
 	r.step(want(0, 5), "stop 0", "acquire 1", "set 0")
+	r.step(Event{Kind: Expired, Timer: IdleTimer}, text, "ticket 5 to -1: packet")
+	r.step(Event{Kind: Granted, Err: ocsctl.ErrPlaneDown})
+	r.step(want(0, 6), "stop 0", "acquire 1", "set 0")
 }
 
 // TestSmall checks that ranks need no more tickets for a shape that is too small for circuits, also while a plane is

@@ -91,6 +91,10 @@ func (m *Machine) giveBack() {
 		m.act(Action{Kind: Release, Planes: m.held})
 		m.held, m.wanted = 0, false
 	}
+	if m.returns {
+		m.returns = false
+		m.askAhead()
+	}
 }
 
 // releaseIdle gives back idle planes, once they have reached the state in which the last operation leaves them.
@@ -106,7 +110,7 @@ func (m *Machine) releaseIdle() error {
 			if err := m.drop(j, err); err != nil {
 				return err
 			}
-		case int32(epoch-m.now[j].Epoch) < 0:
+		case int32(epoch-m.now[j].Epoch) < 0 && !m.abandoned():
 			m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: IdleHold})
 			return nil
 		}
@@ -115,29 +119,47 @@ func (m *Machine) releaseIdle() error {
 	return nil
 }
 
-// acquire requests all planes, unless an earlier request has no answer yet. An operation on streams has no other way.
+// abandoned reports whether a rank has left that may not have agreed to a move of held planes.
+func (m *Machine) abandoned() bool { return m.ahead.left && m.clock.Sub(m.since) > GapHold }
+
+// acquire obtains all planes for the work. An operation on streams has no other way. Others go on with packet planes
+// after a while, and at once while a request of an earlier operation is overdue.
 func (m *Machine) acquire() error {
 	m.stage = acquiring
-	if !m.asking {
-		m.asking = true
-		m.act(Action{Kind: Acquire, Planes: m.cfg.Site.All()})
-	}
-	if !m.work.shape.Scripted {
+	m.request()
+	switch {
+	case m.work.shape.Scripted:
+	case m.overdue:
+		return m.decide()
+	case m.contested:
+		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: MaxHold})
+	case m.iteration.learner == nil || m.turn() == circuits.Alone:
 		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: GrantWait})
+	default:
+		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: SharedWait})
 	}
 	return nil
 }
 
+// request requests all planes, unless an earlier request has no answer yet.
+func (m *Machine) request() {
+	if !m.asking {
+		m.asking = true
+		m.act(Action{Kind: Acquire, Planes: m.cfg.Site.All()})
+	}
+}
+
 // waitedLong goes on without planes. The request stands: its answer may come during a later operation, or between two.
 func (m *Machine) waitedLong() error {
-	m.act(Action{Kind: Warn, Text: fmt.Sprintf("no plane was granted within %v, since other communicators hold them or no "+
-		"controller answers; going on with packet planes (lightpath ocs status shows the holders)", GrantWait)})
+	m.overdue = true
+	m.act(Action{Kind: Warn, Text: "no plane was granted in time, since other communicators hold them or no controller " +
+		"answers; going on with packet planes until then (lightpath ocs status shows the holders)"})
 	return m.decide()
 }
 
 // granted handles a grant of the controller.
 func (m *Machine) granted(e *Event) error {
-	m.asking = false
+	m.asking, m.overdue = false, false
 	late := m.stage != acquiring
 	if !late {
 		m.act(Action{Kind: StopTimer, Timer: IdleTimer})
@@ -159,8 +181,7 @@ func (m *Machine) granted(e *Event) error {
 	m.notice(m.held, nil)
 	m.reload(m.held)
 	if late {
-		m.linger()
-		return nil
+		return m.expect()
 	}
 	return m.vacate()
 }
@@ -282,11 +303,11 @@ func (m *Machine) keep() bool {
 
 // asked handles the news that another request waits for held planes, or that an operator has disabled one.
 func (m *Machine) asked(e *Event) {
-	if m.held&e.Planes == 0 && m.stage != acquiring { // the news may come before the grant
+	if m.held&e.Planes == 0 && !m.asking { // the news may come before the grant
 		return
 	}
 	m.wanted = true
 	if m.ahead.out && m.done == 0 && !m.ahead.recalling {
-		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: IdleHold})
+		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: m.patience()})
 	}
 }

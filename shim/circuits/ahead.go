@@ -1,7 +1,6 @@
 package circuits
 
 import (
-	"sync"
 	"time"
 
 	"lightpath/shim/comm"
@@ -11,9 +10,8 @@ import (
 )
 
 // ahead is the ticket that the leader has sent before the rank asks, and the request for which the rank waits. The
-// leader may recall the ticket at any time. So one lock guards both: a ticket is used, or void, but never both.
+// leader may recall the ticket at any time. So the port's lock guards both: a ticket is used, or void, but never both.
 type ahead struct {
-	mu    sync.Mutex
 	state aheadState
 	seq   uint64
 	sig   uint32
@@ -34,12 +32,12 @@ const (
 )
 
 // Offer takes a ticket that has come ahead. wake: the rank waits for this operation, and must call Claim. declined: the
-// rank waits for something else, and tells the leader so.
+// rank waits for something else, maybe of another communicator, and tells the leader so.
 func (m *Machine) Offer(seq uint64, sig uint32, body []byte) (wake, declined bool) {
 	a := &m.ahead
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.waits && (a.forSeq != seq || a.forSig != sig) {
+	m.port.mu.Lock()
+	defer m.port.mu.Unlock()
+	if a.waits && (a.forSeq != seq || a.forSig != sig) || !a.waits && m.waitsElsewhere() {
 		a.state = void
 		return false, true
 	}
@@ -50,8 +48,8 @@ func (m *Machine) Offer(seq uint64, sig uint32, body []byte) (wake, declined boo
 // Recall answers whether the rank uses or has used the ticket ahead of an operation. If not, the ticket is void.
 func (m *Machine) Recall(seq uint64) (inUse bool) {
 	a := &m.ahead
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	m.port.mu.Lock()
+	defer m.port.mu.Unlock()
 	if a.state == inHand && a.seq == seq {
 		a.state = void
 	}
@@ -63,23 +61,25 @@ func (m *Machine) Recall(seq uint64) (inUse bool) {
 // void; seq is its number.
 func (m *Machine) Enter(at time.Time, op *Operation) (g *Grant, declined bool, seq uint64, err error) {
 	a := &m.ahead
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	m.port.mu.Lock()
+	defer m.port.mu.Unlock()
 	a.forSeq, a.forSig = op.Seq, 0
 	if op.Shape != nil {
 		a.forSig = op.Shape.Signature()
 	}
 	m.grant.Seq = op.Seq
 	g, declined, err = m.claim(at)
-	a.waits = g == nil
+	if a.waits = g == nil; a.waits {
+		m.declineOthers()
+	}
 	return g, declined, a.seq, err
 }
 
 // Claim is Enter for a rank that has asked, and was woken by [Machine.Offer]. It returns nil if the leader has recalled
 // the ticket.
 func (m *Machine) Claim(at time.Time) (g *Grant, declined bool, err error) {
-	m.ahead.mu.Lock()
-	defer m.ahead.mu.Unlock()
+	m.port.mu.Lock()
+	defer m.port.mu.Unlock()
 	g, declined, err = m.claim(at)
 	m.ahead.waits = g == nil
 	return g, declined, err
@@ -107,19 +107,20 @@ func (m *Machine) claim(at time.Time) (g *Grant, declined bool, err error) {
 
 // answered notes that the rank has its answer.
 func (m *Machine) answered() {
-	m.ahead.mu.Lock()
+	m.port.mu.Lock()
 	m.ahead.waits = false
-	m.ahead.mu.Unlock()
+	m.port.mu.Unlock()
 }
 
 // sound reports whether planes are in service, and no further than the ticket says. A ticket that lay here for a while
 // may be of another time: a plane has failed since, or another controller has begun with later epochs. Then the leader
-// decides again.
+// decides again. A ticket with maps says where planes stand that others may have moved.
 func (m *Machine) sound(use planeset.Set) bool {
 	for j := range use.Each() {
 		epoch, _, err := m.view.State(j)
-		if want := &m.grant.Planes[j]; err != nil || int32(epoch-want.Epoch) > 0 || m.now[j].Epoch != want.Epoch ||
-			m.now[j].Hash != want.Hash {
+		want, moved := &m.grant.Planes[j], m.grant.Flags&ticket.Maps != 0
+		if err != nil || int32(epoch-want.Epoch) > 0 ||
+			!moved && (m.now[j].Epoch != want.Epoch || m.now[j].Hash != want.Hash) {
 			return false
 		}
 	}
@@ -129,6 +130,28 @@ func (m *Machine) sound(use planeset.Set) bool {
 // InHand reports whether the grant came ahead.
 func (g *Grant) InHand() bool { return g.Flags&ticket.Ahead != 0 }
 
+// Answers of ranks about tickets ahead.
+const (
+	unused    = 0 // the rank does not use it
+	inUse     = 1
+	contested = 2 // planes for which the rank waits may be held for a ticket of another communicator, which it declined
+)
+
+// Answer returns the message by which a rank tells its leader what has become of a ticket.
+func Answer(seq uint64, used bool) control.Message {
+	m := control.Message{Kind: control.MsgRecalled, Seq: seq, Arg: unused}
+	if used {
+		m.Arg = inUse
+	}
+	return m
+}
+
+// Contest returns the message by which a rank tells its leader that the planes are contested.
+func Contest() control.Message { return control.Message{Kind: control.MsgRecalled, Arg: contested} }
+
+// IsContest reports whether a message of the kind MsgRecalled is a Contest; if not, used is its answer.
+func IsContest(m *control.Message) (contest, used bool) { return m.Arg == contested, m.Arg == inUse }
+
 // HandleAhead makes ranks take and give back tickets that go out ahead.
 func HandleAhead(c *comm.Core) {
 	c.Handle(control.MsgTicket, func(m *control.Message) {
@@ -136,7 +159,7 @@ func HandleAhead(c *comm.Core) {
 		if p := Of(c); ahead && p != nil {
 			wake, declined := p.Offer(m.Seq, sig, m.Body)
 			if declined {
-				p.recalled(m.Seq, false)
+				p.tell(Answer(m.Seq, false))
 			}
 			if !wake {
 				return
@@ -146,22 +169,19 @@ func HandleAhead(c *comm.Core) {
 	})
 	c.Handle(control.MsgRecall, func(m *control.Message) {
 		if p := Of(c); p != nil {
-			p.recalled(m.Seq, p.Recall(m.Seq))
+			p.tell(Answer(m.Seq, p.Recall(m.Seq)))
 		}
 	})
 }
 
-// recalled tells the leader what has become of a ticket. It does not block: at the leader, the goroutine that handles
-// the answer may be the one that asks.
-func (p *Planes) recalled(seq uint64, inUse bool) {
-	m := &control.Message{Kind: control.MsgRecalled, Seq: seq}
-	if inUse {
-		m.Arg = 1
-	}
-	go func() { _ = p.c.Star.ToLeader(m) }() // a leader that cannot be reached has ended the communicator
+// tell sends a message to the leader. It does not block: at the leader, the goroutine that handles the message may be
+// the one that sends it.
+func (p *Planes) tell(m control.Message) {
+	go func() { _ = p.c.Star.ToLeader(&m) }() // a leader that cannot be reached has ended the communicator
 }
 
 // decline tells the leader that this rank does not use a ticket, before it asks for something else.
 func (p *Planes) decline(seq uint64) error {
-	return p.c.Star.ToLeader(&control.Message{Kind: control.MsgRecalled, Seq: seq})
+	m := Answer(seq, false)
+	return p.c.Star.ToLeader(&m)
 }

@@ -30,7 +30,13 @@ type Config struct {
 	Size    int    // ports of each plane
 	Planes  int
 	Timeout time.Duration // of tickets and planes
-	Shared  func() bool   // whether this port has other communicators; nil: it has none
+	Port    *Port         // nil: it has no other communicators
+	// Declined tells the leader that the rank gives up a ticket ahead, since it waits for one of another communicator.
+	// It must not block, nor call the machine.
+	Declined func(seq uint64)
+	// Contested tells the leader that planes for which the rank waits may be held by ranks that wait for this one. It
+	// must not block, nor call the machine.
+	Contested func()
 }
 
 // Machine decides a rank's side of operations on planes with circuits, in this order for each operation:
@@ -40,7 +46,7 @@ type Config struct {
 // It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
 // this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
 //
-// Not safe for concurrent use, except for Offer and Recall.
+// Not safe for concurrent use, except for Offer, Recall, Prepare, Turn and OnNext.
 type Machine struct {
 	cfg    Config
 	view   View
@@ -53,7 +59,10 @@ type Machine struct {
 	deadline time.Time    // of its ticket
 	taken    time.Time    // when the ticket arrived
 	unknown  planeset.Set // planes that have not been seen in the ticket's states
-	ahead    ahead
+
+	port  *Port
+	ahead ahead  // guarded by the port
+	next  func() // likewise; see OnNext
 
 	request []byte              // reused
 	ranks   circuit.Permutation // reused: a map of ranks
@@ -62,8 +71,13 @@ type Machine struct {
 
 // NewMachine returns a machine that has not used a plane yet.
 func NewMachine(cfg Config, v View) *Machine {
-	return &Machine{cfg: cfg, view: v, member: Members(cfg.Ports, cfg.Size), now: make([]ticket.Plane, cfg.Planes),
-		base: make([]uint32, cfg.Planes)}
+	m := &Machine{cfg: cfg, view: v, member: Members(cfg.Ports, cfg.Size), now: make([]ticket.Plane, cfg.Planes),
+		base: make([]uint32, cfg.Planes), port: cfg.Port}
+	if m.port == nil {
+		m.port = NewPort(0)
+	}
+	m.port.join(m)
+	return m
 }
 
 // Base returns each plane's epoch at the beginning of the operation in progress.
@@ -228,9 +242,10 @@ func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permuta
 	return m.ports
 }
 
-// Done records where the operation leaves the planes. It returns the message to the leader, whose body is valid until
-// the next Ask. Rank 0 adds the planes' maps, which the leader gets only there.
+// Done records where the operation leaves the planes, and that it has ended at the port. It returns the message to the
+// leader, whose body is valid until the next Ask. Rank 0 adds the planes' maps, which the leader gets only there.
 func (m *Machine) Done(moves Movement) control.Message {
+	m.Ended()
 	t := ticket.Ticket{Use: m.grant.Use, Planes: m.now}
 	for j := range t.Use.Each() {
 		if n := moves.Switches(j); n > 0 {
@@ -240,8 +255,8 @@ func (m *Machine) Done(moves Movement) control.Message {
 	if m.cfg.Rank == 0 {
 		t.Flags = ticket.Maps
 	}
-	if m.cfg.Shared != nil && m.cfg.Shared() {
-		t.Flags |= ticket.Shared
+	if turn := m.Turn(); turn == Open || turn == Theirs {
+		t.Flags |= ticket.Elsewhere
 	}
 	m.request = ticket.Append(m.request[:0], &t)
 	return control.Message{Kind: control.MsgDone, Seq: m.grant.Seq, Body: m.request}

@@ -9,6 +9,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
+	"lightpath/shim/arbiter/sequence"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
@@ -47,6 +48,35 @@ func Of(c *comm.Core) *Planes { return slot.Of(c) }
 // bounds the wait.
 const maxTakeover = 30 * time.Second
 
+// ports has the ports of this process.
+var ports struct {
+	sync.Mutex
+	at map[*endpoints.Controller]*Port
+}
+
+// enter makes the machine of a rank, at its port.
+func (p *Planes) enter(cfg Config) {
+	ports.Lock()
+	defer ports.Unlock()
+	if ports.at == nil {
+		ports.at = map[*endpoints.Controller]*Port{}
+	}
+	if cfg.Port = ports.at[p.Controller]; cfg.Port == nil {
+		cfg.Port = NewPort(sequence.DefaultRepeats)
+		ports.at[p.Controller] = cfg.Port
+	}
+	p.Machine = NewMachine(cfg, p.switches)
+}
+
+// leave ends the machine's use of its port.
+func (p *Planes) leave() {
+	ports.Lock()
+	defer ports.Unlock()
+	if p.port.leave(p.Machine) {
+		delete(ports.at, p.Controller)
+	}
+}
+
 // Attach connects this rank's ports if the fabric has circuits and the communicator more than one rank.
 func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 	switch {
@@ -58,17 +88,17 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 	case fab == nil:
 		return nil
 	}
-	ports, err := endpoints.AssignPorts(c.Table, fab.Ranks)
+	places, err := endpoints.AssignPorts(c.Table, fab.Ranks)
 	if err != nil {
 		return err
 	}
-	p := &Planes{Site: planning.NewSite(c.Cfg, fab.Fabric, ports), c: c}
+	p := &Planes{Site: planning.NewSite(c.Cfg, fab.Fabric, places), c: c}
 	transport, err := endpoints.ChooseTransport(c.Table, c.Cfg)
 	if err != nil {
 		return err
 	}
 	p.Packets = dispatch.PacketCosts(transport)
-	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
+	if p.Controller, err = endpoints.AttachPort(fab, places[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
 	if p.Controller.NumPorts() != fab.Ranks || len(p.Controller.Planes()) != len(fab.Planes) {
@@ -83,9 +113,9 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 		return err
 	}
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
-	cfg := Config{Rank: c.Rank, Holder: c.ID, Ports: ports, Size: fab.Ranks, Planes: len(fab.Planes),
-		Timeout: c.Cfg.Timeout, Shared: p.Controller.Shared}
-	p.Machine = NewMachine(cfg, p.switches)
+	p.enter(Config{Rank: c.Rank, Holder: c.ID, Ports: places, Size: fab.Ranks, Planes: len(fab.Planes),
+		Timeout: c.Cfg.Timeout, Declined: func(seq uint64) { p.tell(Answer(seq, false)) },
+		Contested: func() { p.tell(Contest()) }})
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
 	planning.Retain()
@@ -181,6 +211,7 @@ func (p *Planes) Close() {
 	}
 	p.closed.Do(func() {
 		p.Controller.Watch(p, nil)
+		p.leave()
 		p.waking.Lock()
 		p.ended = true
 		p.waking.Unlock()

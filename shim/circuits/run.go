@@ -128,8 +128,12 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	if err != nil {
 		return p.c.Fail(err)
 	}
-	if err := x.Drive(); err != nil || g.OnPackets() {
+	if err := x.Drive(); err != nil {
 		return err
+	}
+	if g.OnPackets() {
+		p.Ended()
+		return nil
 	}
 	done := p.Done(moves)
 	if err := p.c.Star.ToLeader(&done); err != nil {
@@ -151,18 +155,18 @@ func (p *Planes) acquire(op *Operation) (*Grant, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, err
 	case g != nil:
 		p.uses.ahead.Add(1)
 	default:
 		p.uses.asked.Add(1)
 		request := p.Ask(time.Now(), op)
-		if err := p.c.Star.ToLeader(&request); err != nil {
-			return nil, err
+		if err = p.c.Star.ToLeader(&request); err == nil {
+			g, err = p.await(op)
 		}
-		if g, err = p.await(op); err != nil {
-			return nil, err
-		}
+	}
+	if err != nil {
+		p.answered() // other communicators do not wait for this one
+		return nil, err
 	}
 	flight.Asked(op.Flight, true)
 	return g, nil

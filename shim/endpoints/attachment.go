@@ -101,9 +101,6 @@ func (a *Controller) Detach() {
 	}
 }
 
-// Shared reports whether the connection has several users: communicators of one rank.
-func (a *Controller) Shared() bool { return a.refs.Load() > 1 }
-
 // Watch makes the controller call wake when it has news for a user. A nil wake ends this.
 func (a *Controller) Watch(user any, wake func()) {
 	a.mu.Lock()

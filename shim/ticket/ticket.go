@@ -31,8 +31,9 @@ const (
 	Chained
 	// Ahead: the ticket goes out before ranks ask. The signature of the call for which it is valid follows it.
 	Ahead
-	// Shared, in the end of an operation: the rank has other communicators on these planes.
-	Shared
+	// Elsewhere, in the end of an operation: as far as the rank knows, the next operation at its port may be another
+	// communicator's.
+	Elsewhere
 	allFlags = 1<<iota - 1
 )
 

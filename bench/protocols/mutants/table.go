@@ -22,6 +22,8 @@ const (
 	rankFile       = "shim/circuits/machine.go"
 	aheadFile      = "shim/arbiter/ahead.go"
 	rankAheadFile  = "shim/circuits/ahead.go"
+	orderFile      = "shim/arbiter/order.go"
+	portFile       = "shim/circuits/port.go"
 	unitFile       = "ocsctl/switches/unit.go"
 	changeFile     = "ocsctl/driver/change.go"
 	knownFile      = "ocsctl/driver/known.go"
@@ -119,7 +121,7 @@ var mutants = []mutant{
 	{"gives planes back during an operation", planesFile,
 		"if m.stage != idle {\n\t\treturn nil\n\t}\n\tfor", "for", true},
 	{"gives planes back while they switch", planesFile,
-		"case int32(epoch-m.now[j].Epoch) < 0:", "case epoch == 0:", true},
+		"case int32(epoch-m.now[j].Epoch) < 0 && !m.abandoned():", "case epoch == 0:", true},
 	{"gives long-held planes back while they switch", planesFile,
 		"if m.waiting != 0 {\n\t\treturn nil\n\t}\n\tm.giveBack()", "m.giveBack()", true},
 	{"keeps epochs of an earlier grant", planesFile,
@@ -131,8 +133,14 @@ var mutants = []mutant{
 
 	{"gives planes back before all ranks have answered", aheadFile,
 		"if slices.Contains(a.ranks, unknown) {", "if false {", false},
-	{"sends a second ticket ahead with one number", aheadFile,
-		"case !ok || o.round || w.seq <= m.iteration.ahead:", "case !ok || o.round:", true},
+	{"sends a second ticket ahead with one number", orderFile,
+		"w.seq > m.iteration.ahead && ", "", true},
+	{"loses the maps of a recalled ticket", aheadFile,
+		"m.moved |= m.t.Use", "m.moved |= 0", true},
+	{"declines no ticket of another communicator", portFile,
+		"o != m && a.state == inHand", "false && a.state == inHand", true},
+	{"gives planes back before they are prepared", orderFile,
+		"m.now[j] = ticket.At(m.now[j].Epoch+1, to)", "m.now[j] = ticket.At(m.now[j].Epoch, to)", true},
 	{"does not recall tickets that others need", planesFile,
 		"m.recall()\n\tif m.stage != idle {", "if m.stage != idle {", true},
 	{"does not tell holders that others wait", operateFile,

@@ -40,7 +40,6 @@ type Client struct {
 	onChange atomic.Pointer[func()]
 	onWanted atomic.Pointer[func(holder, mask uint64)]
 
-	acquire sync.Mutex // one Acquire at a time
 	mu      sync.Mutex
 	nextID  uint64
 	answers map[uint64]chan *message
@@ -257,8 +256,6 @@ func (c *Client) Acquire(mask, holder uint64) (uint64, error) {
 	if mask == 0 || len(c.planes) < 64 && mask>>len(c.planes) != 0 {
 		return 0, fmt.Errorf("ocs: acquire: mask %#x of %d planes", mask, len(c.planes))
 	}
-	c.acquire.Lock()
-	defer c.acquire.Unlock()
 	a, err := c.request(&message{Type: msgAcquire, Mask: mask, Holder: holder}, 0)
 	if err != nil {
 		return 0, err

@@ -13,6 +13,7 @@ import (
 
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter"
+	"lightpath/shim/arbiter/sequence"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
@@ -87,7 +88,9 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	l.machine = arbiter.New(arbiter.Config{
 		Ranks: c.Ranks, Site: &p.Site, FabricSize: p.Controller.NumPorts(), RoundWait: c.Cfg.DemandWait,
 		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
+		Turn: p.Turn,
 	}, view{p}, l.Book)
+	p.OnNext(func() { l.note(arbiter.Event{Kind: arbiter.Next}) })
 	p.Controller.WatchWanted(c.ID, func(planes uint64) {
 		l.note(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(planes)})
 	})
@@ -103,7 +106,7 @@ func repeats(cfg *settings.Config) int {
 	if cfg.Iteration == settings.IterationOff {
 		return 0
 	}
-	return arbiter.DefaultRepeats
+	return sequence.DefaultRepeats
 }
 
 // Predictions returns how many tickets that went out ahead were used, and how many were not.
@@ -227,6 +230,8 @@ func (l *Leader) perform(a *arbiter.Action) {
 		if err := l.p.Switches().Use.Post(a.Plane, a.Epoch, a.Target); err != nil {
 			c.Spread(err)
 		}
+	case arbiter.Prepare:
+		c.ToAll((&circuits.Move{Plane: a.Plane, Epoch: a.Epoch, Target: a.Target}).Message())
 	case arbiter.SetTimer:
 		l.timers[a.Timer].Reset(a.After)
 	case arbiter.StopTimer:

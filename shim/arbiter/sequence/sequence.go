@@ -7,8 +7,12 @@ import (
 	"lightpath/internal/period"
 )
 
-// window bounds the remembered operations, and so the period: window / repeats.
-const window = 4096
+const (
+	// DefaultRepeats is how often a sequence has to come before the next operation is predicted.
+	DefaultRepeats = 3
+	// window bounds the remembered operations, and so the period: window / repeats.
+	window = 4096
+)
 
 // Change is what an operation has changed.
 type Change uint8

@@ -211,11 +211,8 @@ func TestOtherJobInGap(t *testing.T) {
 }
 
 // TestNewCommunicatorInGap: a rank makes and calls a new communicator on the planes while another rank has begun the
-// next operation with a ticket ahead, and so keeps them. The new one's call goes on with packet planes.
+// next operation with a ticket ahead, and so keeps them. The new one's call soon goes on with packet planes.
 func TestNewCommunicatorInGap(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for arbiter.GrantWait")
-	}
 	server := shimtest.UseEmulator(t, 4, 2, nil)
 	w := shimtest.NewWorldAt(t, 0, 1, 2)
 	repeat(t, w)
@@ -251,14 +248,14 @@ func TestNewCommunicatorInGap(t *testing.T) {
 			return 0
 		}))
 	}
-	if took < arbiter.GrantWait {
-		t.Errorf("the call of the new communicator took %v: it had planes", took)
+	if took < arbiter.MaxHold || took > arbiter.GrantWait {
+		t.Errorf("the call of the new communicator took %v", took)
 	}
 	shimtest.NoLosses(t, server)
 }
 
-// TestSharedPorts checks that no ticket goes out ahead while ranks have other communicators on the planes. Here a rank
-// calls the other communicator first, which would wait for planes that the first one keeps.
+// TestSharedPorts: ranks call another communicator before the one whose ticket they have in hand, so they decline the
+// ticket, and the planes are given back.
 func TestSharedPorts(t *testing.T) {
 	w, server := repeated(t, 3)
 	pair := shimtest.NewWorldAt(t, 1, 2)

@@ -1,0 +1,151 @@
+package arbiter
+
+import (
+	"time"
+
+	"lightpath/plans/circuit"
+	"lightpath/shim/circuits"
+	"lightpath/shim/planning"
+	"lightpath/shim/ticket"
+)
+
+// Communicators of one job use the planes by turns. What follows obtains planes before ranks ask, if the leader's port
+// expects this communicator's operation next, and gives them back at once if it expects another one's.
+
+// turn returns whose operation comes next at the leader's port.
+func (m *Machine) turn() circuits.Turn {
+	if m.cfg.Turn == nil {
+		return circuits.Alone
+	}
+	return m.cfg.Turn()
+}
+
+// predicted returns the operation that comes next, if there may be a ticket ahead for it.
+func (m *Machine) predicted() (work, bool) {
+	o, ok := m.iteration.next()
+	w := work{seq: m.iteration.calls + o.after, shape: o.shape, ahead: true, gap: -1}
+	return w, ok && !o.round && w.seq > m.iteration.ahead && !m.ahead.left && m.ahead.skip == 0
+}
+
+// comesNext handles the news that an operation of this communicator comes next.
+func (m *Machine) comesNext() error {
+	switch {
+	case m.stage != idle:
+		return nil
+	case m.held != 0:
+		return m.expect()
+	}
+	m.askAhead()
+	return nil
+}
+
+// askAhead requests planes for the predicted operation, before ranks ask.
+func (m *Machine) askAhead() {
+	if _, ok := m.predicted(); ok && m.stage == idle && m.held == 0 && m.turn() == circuits.Ours {
+		m.request()
+	}
+}
+
+// expect makes held planes ready for the predicted operation. Without one they linger.
+func (m *Machine) expect() error {
+	w, ok := m.predicted()
+	switch {
+	case m.stage != idle:
+		return nil
+	case !ok || m.turn() != circuits.Ours || m.held != m.cfg.Site.All():
+		m.linger()
+		return nil
+	}
+	m.act(Action{Kind: StopTimer, Timer: IdleTimer})
+	m.work, m.ahead.preparing, m.ahead.elsewhere = w, true, false
+	return m.vacate()
+}
+
+// prepared sends the ticket ahead on planes that have been made ready, unless ranks have asked meanwhile.
+func (m *Machine) prepared() error {
+	m.ahead.preparing = false
+	m.stage, m.work = idle, work{}
+	if m.complete() {
+		return m.resume()
+	}
+	ahead, err := m.issueAhead()
+	if !ahead {
+		m.linger()
+	}
+	return err
+}
+
+// complete reports whether all ranks have asked for an operation.
+func (m *Machine) complete() bool {
+	for _, w := range m.arrivals {
+		if w.have == m.cfg.Ranks {
+			return true
+		}
+	}
+	return m.rounds.have == m.cfg.Ranks
+}
+
+// prepare moves planes to the maps with which a plan begins. The move of a plane counts as done: a ticket names the
+// states after it, and planes are not given back before it.
+func (m *Machine) prepare(p *planning.Agreed) {
+	if p.Plan == nil {
+		return
+	}
+	i := 0
+	for j := range m.cfg.Site.All().Each() {
+		to := p.Plan.Initial[i]
+		if i++; m.now[j].Maps.Equal(to) {
+			continue
+		}
+		_, ports, _ := m.view.State(j)
+		m.act(Action{Kind: Prepare, Plane: j, Epoch: m.now[j].Epoch, Target: m.overlay(ports, to)})
+		m.now[j] = ticket.At(m.now[j].Epoch+1, to)
+		m.moved |= 1 << j
+	}
+}
+
+// overlay returns a map of ports with the circuits of a map of ranks.
+func (m *Machine) overlay(ports, ranks circuit.Permutation) circuit.Permutation {
+	ports = ports.Clone()
+	for r, port := range m.cfg.Site.Ports {
+		ports[port] = circuit.Dark
+		if ranks[r] != circuit.Dark {
+			ports[port] = m.cfg.Site.Ports[ranks[r]]
+		}
+	}
+	return ports
+}
+
+// handsOver reports whether planes go back at once after an operation: another communicator comes next, or waits for
+// them and the next operation does not follow at once. Then this machine asks for them again.
+func (m *Machine) handsOver() bool {
+	m.returns = false
+	if _, ok := m.iteration.next(); !ok {
+		return false
+	}
+	switch m.turn() {
+	case circuits.Theirs:
+		return true
+	case circuits.Ours:
+		m.returns = m.wanted && m.iteration.gap() > IdleHold
+		return m.returns
+	}
+	return false
+}
+
+// patience is how long planes wait for the predicted operation while another request waits for them.
+func (m *Machine) patience() time.Duration {
+	if m.turn() == circuits.Ours {
+		return max(IdleHold, MaxHold-m.clock.Sub(m.since))
+	}
+	return IdleHold
+}
+
+// contest handles the news that ranks may hold the planes that wait for one of this communicator's ranks. If the ticket
+// that it declined is recalled, planes come soon.
+func (m *Machine) contest() {
+	m.contested = true
+	if m.stage == acquiring && !m.work.shape.Scripted {
+		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: MaxHold})
+	}
+}

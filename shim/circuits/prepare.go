@@ -1,0 +1,42 @@
+package circuits
+
+import (
+	"encoding/json"
+
+	"lightpath/plans/circuit"
+	"lightpath/shim/comm"
+	"lightpath/shim/control"
+)
+
+// Move is a move of a plane that a leader orders while it holds the plane and no operation is under way. All ranks agree
+// to it, whether they are in a call or not.
+type Move struct {
+	Plane  int
+	Epoch  uint32
+	Target circuit.Permutation // of ports
+}
+
+// Message returns the message to the ranks.
+func (m *Move) Message() *control.Message {
+	body, _ := json.Marshal(m) // these types have no errors
+	return &control.Message{Kind: control.MsgPrepare, Body: body}
+}
+
+// Prepare reads a move. No data of this rank is on the plane: its last operation there has ended at all ranks.
+func (m *Machine) Prepare(body []byte) (move Move, ok bool) {
+	ok = control.DecodeStrict(body, &move) == nil && move.Plane >= 0 && move.Plane < len(m.now) &&
+		move.Target.Validate(len(m.member)) == nil
+	return move, ok
+}
+
+// HandlePrepare makes ranks agree to moves of their leader.
+func HandlePrepare(c *comm.Core) {
+	c.Handle(control.MsgPrepare, func(q *control.Message) {
+		if p := Of(c); p != nil {
+			if m, ok := p.Prepare(q.Body); ok {
+				// If the post fails, the plane has failed, and the leader sees that.
+				_ = p.switches.Use.Post(m.Plane, m.Epoch, m.Target)
+			}
+		}
+	})
+}
