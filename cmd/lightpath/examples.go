@@ -71,6 +71,10 @@ lightpath iteration show iteration.json --html iteration.html
 lightpath iteration show iteration.json --trace perfetto.json`,
 	"ocs certs": `
 lightpath ocs certs --dir certs --host ocs1.example.net,192.0.2.7`,
+	"ocs baseline": `
+lightpath ocs baseline --fabric fabric.yaml --plane p0 --port 3,7`,
+	"ocs confirm": `
+lightpath ocs confirm --fabric fabric.yaml --plane p0`,
 	"ocs disable": `
 lightpath ocs disable --fabric fabric.yaml --plane p0 --reason cleaning`,
 	"ocs drift": `
@@ -82,10 +86,15 @@ lightpath ocs emulate --ports 16 --scpi 127.0.0.1:5025`,
 lightpath ocs enable --fabric fabric.yaml --plane p0`,
 	"ocs history": `
 lightpath ocs history --fabric fabric.yaml --plane p0 --since 1h`,
+	"ocs ports": `
+lightpath ocs ports --fabric fabric.yaml --plane p0`,
+	"ocs remap": `
+lightpath ocs remap --fabric fabric.yaml --plane p0 --port 3 --to 17/33`,
 	"ocs rewire": `
 lightpath ocs rewire --controller ocs1.example.net:7001 --steps steps.json`,
 	"ocs set": `
 lightpath ocs set --fabric fabric.yaml --plane p0 --map ring:1
+lightpath ocs set --fabric fabric.yaml --plane p0,p1 --map ring:2 --if-current ring:1 --confirm-within 10m
 lightpath ocs set --fabric fabric.yaml --plane p0 --map dark`,
 	"ocs status": `
 lightpath ocs status --fabric fabric.yaml

@@ -129,6 +129,9 @@ controller answers, the command tries again.`,
 	return cmd
 }
 
+// errUsage marks errors of the command, not of the controller.
+var errUsage = errors.New("")
+
 // begin begins a job, and shows it.
 func (o *beginFlags) begin(ctx context.Context, op *rpc.Operator, j controller.Job) error {
 	err := persist(ctx, op, func(s *controller.Snapshot) error {

@@ -26,7 +26,7 @@ func newOCSCommand() *cobra.Command {
 		Short: "Look at and set the planes of a fabric, through their controller or on the switches themselves",
 	}
 	cmd.AddCommand(newOCSStatus(), newOCSSet(), newOCSRewire(), newOCSDrift(), newOCSHistory(), newOCSEnable(),
-		newOCSDisable(), newOCSEmulate(), newOCSCerts())
+		newOCSDisable(), newOCSConfirm(), newOCSPorts(), newOCSBaseline(), newOCSRemap(), newOCSEmulate(), newOCSCerts())
 	return cmd
 }
 

@@ -21,7 +21,9 @@ type certsReport struct {
 	CA         string   `json:"ca"`
 	Controller certPair `json:"controller"`
 	Rank       certPair `json:"rank"`
+	Viewer     certPair `json:"viewer"`
 	Operator   certPair `json:"operator"`
+	Admin      certPair `json:"admin"`
 }
 
 type certPair struct {
@@ -36,9 +38,9 @@ func newOCSCerts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs --dir D --host h1,h2",
 		Short: "Make certificates for a lab: of controllers, ranks and operators",
-		Long: `Makes an authority and three certificates for trials, not for production. One is for controllers on
-the named hosts. One is for ranks: its unit "rank" may attach and not operate. One is for operators. They are
-valid for a year, and only their owner can read them. Existing files are not overwritten.`,
+		Long: `Makes an authority and certificates for trials, not for production: for controllers on the named hosts,
+ranks, viewers, operators and administrators (docs/operations.md, Roles). They are valid for a year, and only their
+owner can read them. Existing files are not overwritten.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			switch {
@@ -82,16 +84,21 @@ func makeCerts(dir string, hosts []string) (certsReport, error) {
 	pair := func(name string) certPair {
 		return certPair{filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")}
 	}
-	r := certsReport{filepath.Join(dir, "ca.pem"), pair("controller"), pair("rank"), pair("operator")}
-	for _, path := range []string{r.CA, pair("ca").Key, r.Controller.Cert, r.Controller.Key, r.Rank.Cert, r.Rank.Key,
-		r.Operator.Cert, r.Operator.Key} {
+	r := certsReport{filepath.Join(dir, "ca.pem"), pair("controller"), pair("rank"), pair("viewer"), pair("operator"),
+		pair("admin")}
+	paths := []string{r.CA, pair("ca").Key}
+	for _, p := range []certPair{r.Controller, r.Rank, r.Viewer, r.Operator, r.Admin} {
+		paths = append(paths, p.Cert, p.Key)
+	}
+	for _, path := range paths {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			return r, fmt.Errorf("--dir %s: %s is there already", dir, filepath.Base(path))
 		}
 	}
 	a, err := labcerts.Create(dir, labLife)
-	for _, s := range []labcerts.Subject{{Name: "controller", Hosts: hosts}, {Name: "rank", Unit: rpc.RoleRank},
-		{Name: "operator", Unit: "operator"}} {
+	for _, s := range []labcerts.Subject{{Name: "controller", Hosts: hosts}, {Name: "rank", Units: []string{rpc.RoleRank}},
+		{Name: "viewer", Units: []string{rpc.RoleViewer}}, {Name: "operator", Units: []string{rpc.RoleOperator}},
+		{Name: "admin", Units: []string{rpc.RoleAdmin}}} {
 		if err == nil {
 			s.Life = labLife
 			err = a.Issue(s)

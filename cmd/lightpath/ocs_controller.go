@@ -166,6 +166,12 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		if len(p.Posted)+len(p.Missing) > 0 {
 			fmt.Fprintf(w, "  ports that have posted: %v, missing: %v\n", p.Posted, p.Missing)
 		}
+		if t := p.Trial; t != nil {
+			fmt.Fprintf(w, "  change of %s to be confirmed until %s\n", printable(t.Who), t.Until.Local().Format(time.TimeOnly))
+		}
+		if len(p.Dim) > 0 {
+			fmt.Fprintf(w, "  ports with fading light: %v\n", p.Dim)
+		}
 		if h := p.Holder; h != nil {
 			fmt.Fprintf(w, "  held by port %d, holder %s%s, for %v\n",
 				h.Port, ocsctl.HolderName(h.Holder), ofJob(h.Job), s.Time.Sub(h.Since).Round(time.Millisecond))
@@ -201,12 +207,12 @@ type commandReport struct {
 	Add      [][2]int              `json:"add"`
 	Reason   string                `json:"reason,omitempty"`   // why the plane is out of service
 	Verified string                `json:"verified,omitempty"` // how far; "" where the command has failed
+	Trial    *controller.Trial     `json:"trial,omitempty"`    // the change is to be confirmed
 	Error    string                `json:"error,omitempty"`
 }
 
 // command runs a command on the plane that --plane names, and shows the plane's new state.
-func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator,
-	run func(plane int, s *controller.PlaneSnapshot) error) error {
+func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator, run func(plane int) error) error {
 	if o.plane == "" {
 		return errors.New("--plane is required")
 	}
@@ -214,37 +220,55 @@ func (o *ocsFlags) command(ctx context.Context, op *rpc.Operator,
 	if err != nil {
 		return err
 	}
-	j := planes[0]
-	before := &s.Planes[j]
-	failed := run(j, before)
-	if errors.Is(failed, errUsage) {
-		return failed
+	return o.report(ctx, op, &s, planes, run(planes[0]))
+}
+
+// report shows what a command has changed in planes, and why it failed, if it did. s is the state before.
+func (o *ocsFlags) report(ctx context.Context, op *rpc.Operator, s *controller.Snapshot, planes []int,
+	failed error) error {
+	now, err := op.Status(ctx)
+	if err != nil && failed == nil {
+		failed = fmt.Errorf("done, but the planes cannot be seen afterwards: %w", err)
 	}
-	after := before
-	if s, err := op.Status(ctx); err == nil && j < len(s.Planes) {
-		after = &s.Planes[j]
-	} else if failed == nil && err != nil {
-		failed = fmt.Errorf("done, but the plane cannot be seen afterwards: %w", err)
+	var all []commandReport
+	for _, j := range planes {
+		before, after := &s.Planes[j], &s.Planes[j]
+		if err == nil && j < len(now.Planes) {
+			after = &now.Planes[j]
+		}
+		all = append(all, newReport(before, after, failed))
 	}
+	if err := o.showReports(all); err != nil || failed == nil {
+		return err
+	}
+	return no(failed)
+}
+
+func newReport(before, after *controller.PlaneSnapshot, failed error) commandReport {
 	r := commandReport{Plane: after.Name, State: after.State, Epoch: after.Epoch, Before: before.Map, After: after.Map,
-		Reason: after.Reason}
-	if failed == nil {
-		r.Verified = after.Verified
-	}
+		Reason: after.Reason, Trial: after.Trial}
 	remove, add := driver.Delta(before.Map, after.Map)
 	r.Remove, r.Add = fromTo(remove), fromTo(add)
 	if failed != nil {
 		r.Error = failed.Error()
-		failed = no(failed)
+	} else {
+		r.Verified = after.Verified
 	}
-	if err := show(o.asJSON, r, func() { printCommand(os.Stdout, &r) }); err != nil {
-		return err
-	}
-	return failed
+	return r
 }
 
-// errUsage marks errors of the command, not of the plane.
-var errUsage = errors.New("")
+// showReports shows one plane as an object of JSON, several as a list.
+func (o *ocsFlags) showReports(all []commandReport) error {
+	var v any = all
+	if len(all) == 1 {
+		v = all[0]
+	}
+	return show(o.asJSON, v, func() {
+		for i := range all {
+			printCommand(os.Stdout, &all[i])
+		}
+	})
+}
 
 func printCommand(w io.Writer, r *commandReport) {
 	for _, c := range r.Remove {
@@ -255,20 +279,13 @@ func printCommand(w io.Writer, r *commandReport) {
 	}
 	fmt.Fprintf(w, "plane %s: %s at epoch %d%s: %s\n", printable(r.Plane), r.State, r.Epoch, verifiedBy(r.Verified),
 		circuitList(r.After))
+	if t := r.Trial; t != nil {
+		fmt.Fprintf(w, "  to be confirmed until %s, otherwise undone: lightpath ocs confirm\n",
+			t.Until.Local().Format(time.TimeOnly))
+	}
 	if r.Reason != "" && r.Error == "" { // a disabled plane that was set, say
 		fmt.Fprintf(w, "  %s\n", printable(r.Reason))
 	}
-}
-
-// setBy makes a controller set the map of a plane.
-func (o *ocsFlags) setBy(ctx context.Context, op *rpc.Operator, spec string) error {
-	return o.command(ctx, op, func(plane int, s *controller.PlaneSnapshot) error {
-		target, err := readMap(spec, len(s.Map))
-		if err != nil {
-			return fmt.Errorf("%w%w", errUsage, err)
-		}
-		return op.Set(ctx, plane, target, operatorName())
-	})
 }
 
 // driftOf shows where planes are not as desired, as their controller sees it.
@@ -338,27 +355,16 @@ func newOCSService(name, short, long string, reason *string) *cobra.Command {
 			if reason != nil && *reason == "" {
 				return errors.New("--reason is required")
 			}
-			op, err := o.needOperator()
-			if err != nil {
-				return err
-			}
-			defer hangUp(op)
-			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-			defer cancel()
-			return o.command(ctx, op, func(plane int, _ *controller.PlaneSnapshot) error {
-				if reason != nil {
-					return op.Disable(ctx, plane, *reason, operatorName())
-				}
-				return op.Enable(ctx, plane, operatorName())
+			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+				return o.command(ctx, op, func(plane int) error {
+					if reason != nil {
+						return op.Disable(ctx, plane, *reason, operatorName())
+					}
+					return op.Enable(ctx, plane, operatorName())
+				})
 			})
 		},
 	}
-	fl := cmd.Flags()
-	fabricFlag(cmd, &o.fabric, "fabric file: its controllers and certificates", "controller")
-	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
-	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
-	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
-	o.addController(cmd)
-	o.addCredentials(cmd)
+	o.addOperating(cmd)
 	return cmd
 }

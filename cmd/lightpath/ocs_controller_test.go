@@ -153,7 +153,7 @@ func TestOCSCerts(t *testing.T) {
 		}
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 8 {
+	if err != nil || len(files) != 12 {
 		t.Fatalf("%d files: %v", len(files), err)
 	}
 	for _, f := range files {

@@ -28,6 +28,7 @@ const maxHistory = 1_000_000
 type historyFlags struct {
 	ocsFlags
 	http, since string
+	ports       []int
 	kinds       []string
 	limit       int
 }
@@ -64,6 +65,7 @@ Exits with 1 if none answers.`,
 	fl.StringVar(&o.plane, "plane", "", "only this plane: name or number")
 	fl.StringVar(&o.since, "since", "", "only from then on: how long ago (1h) or a time (2006-01-02T15:04:05Z)")
 	fl.StringSliceVar(&o.kinds, "kind", nil, "only events of these kinds: switched, failed, restored, granted, ...")
+	fl.IntSliceVar(&o.ports, "port", nil, "only events about these ports: their ranks, jobs, circuits and light")
 	fl.IntVar(&o.limit, "limit", 50, "most events, the newest ones")
 	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
@@ -74,7 +76,10 @@ func (o *historyFlags) read(ctx context.Context) ([]controller.Event, []string, 
 	if o.limit < 1 || o.limit > maxHistory {
 		return nil, nil, fmt.Errorf("--limit %d: not within 1..%d", o.limit, maxHistory)
 	}
-	q := controller.Query{Limit: o.limit}
+	q := controller.Query{Limit: o.limit, Ports: o.ports}
+	if slices.ContainsFunc(q.Ports, func(p int) bool { return p < 0 || p >= controller.MaxPorts }) {
+		return nil, nil, fmt.Errorf("--port %v: not a port", q.Ports)
+	}
 	var err error
 	if o.since != "" {
 		if q.Since, err = web.ParseSince(o.since, time.Now()); err != nil {
@@ -235,6 +240,15 @@ func whoColumn(e *controller.Event) string {
 	}
 	if e.Port >= 0 {
 		parts = append(parts, fmt.Sprintf("port %d", e.Port))
+	}
+	if e.Moved != nil {
+		parts = append(parts, fmt.Sprintf("now %s, %s in the fabric file", e.Moved.To, e.Moved.From))
+	}
+	if len(e.Baselines) > 0 {
+		parts = append(parts, fmt.Sprintf("baselines of %d ports", len(e.Baselines)))
+	}
+	if e.Trial != nil {
+		parts = append(parts, "to be confirmed until "+e.Trial.Until.Local().Format(time.TimeOnly))
 	}
 	if e.Who != "" {
 		parts = append(parts, e.Who)

@@ -29,16 +29,19 @@ type setReport struct {
 
 func newOCSSet() *cobra.Command {
 	var o ocsFlags
-	var spec, verify string
+	var f changeFlags
+	var verify string
 	var token uint64
 	cmd := &cobra.Command{
-		Use:   "set [--fabric f.yaml | --controller host:port] --plane p --map ring:1|xor:1|dark|FILE",
-		Short: "Give a plane a map: show what changes, change it, and verify each circuit",
+		Use:   "set [--fabric f.yaml | --controller host:port] --plane p[,q] --map ring:1|xor:1|dark|FILE",
+		Short: "Give planes maps: show what changes, change it, and verify each circuit",
 		Long: `Reads the map of the plane's switch, removes the circuits that the new map does not have, and makes its new
 circuits. It also makes circuits without light again, and leaves all others alone. Then it verifies all circuits, and
 exits with 1 if one is not as intended or has no light. The file of a map is a JSON list: the rank that each rank sends
-to, -1 dark. If there is a controller, the controller does this: the plane must be free, and is in service afterwards
-unless it is disabled. With --direct the command changes the switch itself, and the controller reports drift.`,
+to, -1 dark. If there is a controller, the controller does this: the planes must be free, and are in service afterwards
+unless they are disabled. Several planes are one change: if one fails, the controller gives the others their maps of
+before. With --confirm-within it also does so if nobody confirms the change in time. With --direct the command changes
+the switch of one plane itself, and the controller reports drift.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var want driver.Level
@@ -49,15 +52,18 @@ unless it is disabled. With --direct the command changes the switch itself, and 
 				if cmd.Flags().Changed("verify") || cmd.Flags().Changed("token") {
 					return errors.New("--verify and --token are for --direct: the controller has its own")
 				}
-				return o.setBy(ctx, op, spec)
+				return o.setBy(ctx, op, &f)
 			}, func(ctx context.Context) error {
-				return o.setDirect(ctx, spec, want, token)
+				if err := f.controllerOnly(); err != nil {
+					return err
+				}
+				return o.setDirect(ctx, f.spec, want, token)
 			})
 		},
 	}
 	o.add(cmd)
+	f.add(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&spec, "map", "", "ring:K (r to r+K), xor:M (r to r xor M), dark, or a JSON file (- for standard input)")
 	fl.StringVar(&verify, "verify", driver.Light.String(),
 		"how far to verify, up to what the switch can: read-back, status, light, or token. "+
 			"A token is sent over the circuits, if the planes' interfaces are up on this host")

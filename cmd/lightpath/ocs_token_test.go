@@ -141,7 +141,8 @@ func TestOperatorMovesPackets(t *testing.T) {
 	model, path := kernelSwitch(t)
 	f, err := fabric.Load(path)
 	require.NoError(t, err)
-	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, tokenProber(f),
+	d, err := switchDevice(f, nil, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond},
+		tokenProber(f),
 		1, nil)
 	require.NoError(t, err)
 	defer func() {

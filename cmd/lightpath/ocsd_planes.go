@@ -248,12 +248,21 @@ func (p *realPlane) build(r lead.Rule) (_ *controller.Core, err error) {
 		return nil, err
 	}
 	o, f := p.s.o, p.s.f
-	if p.device, err = switchDevice(f, o.Switches, tokenProber(f), r.Token, p.s.log); err != nil {
+	planes := planeConfigs(f)
+	tables := make([][]string, len(planes))
+	for j := range planes {
+		planes[j].Labels, planes[j].Spares = f.Planes[j].Ports, f.Planes[j].Spares
+		tables[j] = planes[j].Labels
+		if r.Recovered != nil {
+			tables[j] = controller.PortTable(planes[j].Labels, r.Recovered[j].Moved)
+		}
+	}
+	if p.device, err = switchDevice(f, tables, o.Switches, tokenProber(f), r.Token, p.s.log); err != nil {
 		return nil, err
 	}
 	p.shown.Store(p.device)
-	c := controller.Config{Name: o.Name, Ports: f.Ranks, Planes: planeConfigs(f), Device: p.device,
-		SettleTimeout: p.device.SettleWithin()}
+	c := controller.Config{Name: o.Name, Ports: f.Ranks, Planes: planes, Device: p.device,
+		SettleTimeout: p.device.SettleWithin(), PowerDrop: o.Switches.PowerDrop}
 	r.Apply(&c)
 	return controller.Start(c)
 }

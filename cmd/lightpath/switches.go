@@ -19,9 +19,10 @@ func openSwitch(ctx context.Context, sw *fabric.OCS, ports driver.Ports, t drive
 	return registry.Open(ctx, sw.Driver, t)
 }
 
-// switchDevice is the controller's device of a fabric whose planes are on real switches. prober verifies
-// to driver.Token, nil where nothing can. token is the controller's fencing token.
-func switchDevice(f *fabric.Fabric, c fabric.SwitchesConfig, prober switches.Prober, token uint64,
+// switchDevice is the controller's device of a fabric whose planes are on real switches. prober verifies to
+// driver.Token; tables holds the ports of each plane, by rank; nil: those of the file. prober is nil where nothing can.
+// token is the controller's fencing token.
+func switchDevice(f *fabric.Fabric, tables [][]string, c fabric.SwitchesConfig, prober switches.Prober, token uint64,
 	log *slog.Logger) (*switches.Device, error) {
 	config := switches.Config{Prober: prober, Token: token, Logger: log, DriftInterval: c.DriftInterval,
 		MoveTimeout: max(switches.DefaultMoveTimeout, 3*c.Settle)}
@@ -32,7 +33,11 @@ func switchDevice(f *fabric.Fabric, c fabric.SwitchesConfig, prober switches.Pro
 	}
 	byName := make(map[string]*fabric.OCS)
 	for j, p := range f.Planes {
-		ports, err := driver.ParsePorts(p.Ports)
+		labels := p.Ports
+		if tables != nil {
+			labels = tables[j]
+		}
+		ports, err := driver.ParsePorts(labels)
 		if err != nil {
 			return nil, fmt.Errorf("plane %s: %w", p.Name, err)
 		}

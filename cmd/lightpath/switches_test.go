@@ -19,7 +19,7 @@ func TestSwitchDevice(t *testing.T) {
 	f, err := fabric.Decode([]byte(strings.Replace(text, `{0: "1", 1: "2", 2: "3", 3: "4"}`,
 		`{0: "1/9", 1: "2/10", 2: "3/11", 3: "4/12"}`, 1)))
 	require.NoError(t, err)
-	d, err := switchDevice(f, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute,
+	d, err := switchDevice(f, nil, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute,
 		DriftInterval: 50 * time.Millisecond}, nil, 1, nil)
 	require.NoError(t, err)
 	settled := make(chan int, 64)
@@ -55,11 +55,11 @@ func TestSwitchDevice(t *testing.T) {
 	if f, err = fabric.Load(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := switchDevice(f, fabric.SwitchesConfig{}, nil, 0, nil); err == nil ||
+	if _, err := switchDevice(f, nil, fabric.SwitchesConfig{}, nil, 0, nil); err == nil ||
 		!strings.Contains(err.Error(), "in/out") {
 		t.Errorf("mixed ports: %v", err)
 	}
-	if _, err := switchDevice(f, fabric.SwitchesConfig{Verify: "prayer"}, nil, 0, nil); err == nil ||
+	if _, err := switchDevice(f, nil, fabric.SwitchesConfig{Verify: "prayer"}, nil, 0, nil); err == nil ||
 		!strings.Contains(err.Error(), "switches.verify") {
 		t.Errorf("verify: %v", err)
 	}

@@ -34,6 +34,9 @@ type Move struct {
 	// Leading is Config.Leading, nil if that is nil. A device calls it again right before it changes circuits: between
 	// Switch and that moment the process may have stood still.
 	Leading func() error
+	// Ports are the switch's ports of the plane from this move on; nil: as before. The device first removes the circuits
+	// of ports that change. If the move fails, it keeps the ports of before.
+	Ports []string
 }
 
 // Device is the cross-connect of the planes. It knows the map that a plane physically has; the controller knows
@@ -95,8 +98,11 @@ type Recovered struct {
 	Disabled string  // why an operator disabled the plane; "": not disabled
 	// Past lists, oldest first, the last epochs that began with a move, as far as the journal has them. The plane has
 	// not failed since. A rank that missed these epochs learns from it whether its post has happened.
-	Past []PastMap
-	Jobs []Job // that have ports on the plane
+	Past      []PastMap
+	Jobs      []Job            // that have ports on the plane
+	Baselines map[int]Baseline // of the power of ports
+	Moved     map[int]Moved    // ports that are at another port of the switch than in the fabric file
+	Trial     *Trial           // a change that is to be confirmed; nil: none
 }
 
 // PastMap is the map that a plane had at an epoch.
@@ -136,6 +142,11 @@ const (
 	TookOver  EventKind = "took-over" // this controller took over
 	Settled   EventKind = "settled"   // the grace time for ranks of earlier controllers has ended
 	Lost      EventKind = "lost"      // the journal dropped events; Err: how many
+	// Power: see Baseline.
+	Measured   EventKind = "measured"   // ports of Plane have Baselines; Who: of the operator who set them
+	Dimmed     EventKind = "dimmed"     // Port receives less than its baseline by its drop; Err: how much
+	Brightened EventKind = "brightened" // Port is not dim any more
+	Remapped   EventKind = "remapped"   // an operator (Who) has Moved Port to another port of the switch
 )
 
 // Event is an entry of the history.
@@ -157,7 +168,11 @@ type Event struct {
 	Token    uint64              `json:"token,omitempty"`
 	Err      string              `json:"error,omitempty"`
 	Job      *Job                `json:"job,omitempty"`
-	Cause    Cause               `json:"-"` // of Failed; journals and clients do not get it
+	Moved    *Moved              `json:"moved,omitempty"`
+	Trial    *Trial              `json:"trial,omitempty"` // of Commanded
+	// Baselines are those that have changed, by port.
+	Baselines map[int]Baseline `json:"baselines,omitempty"`
+	Cause     Cause            `json:"-"` // of Failed; journals and clients do not get it
 }
 
 // PlaneState says what a plane is doing.
@@ -196,7 +211,9 @@ type PlaneSnapshot struct {
 	Posted   []int               `json:"posted,omitempty"`  // ports
 	Missing  []int               `json:"missing,omitempty"`
 	Unlit    []int               `json:"unlit,omitempty"` // ports whose circuit receives no light
+	Dim      []int               `json:"dim,omitempty"`   // ports that receive less than their baseline; see Baseline
 	Holder   *LeaseSnapshot      `json:"holder,omitempty"`
+	Trial    *Trial              `json:"trial,omitempty"`    // a change that is to be confirmed
 	Verified string              `json:"verified,omitempty"` // how the circuits were verified; "": they are not as desired
 	Switches uint64              `json:"switches"`
 	Failures uint64              `json:"failures"`
@@ -283,16 +300,30 @@ type Controller interface {
 	Watch(f func(Event)) (cancel func())
 	// Waiting returns a text for operators: the ports or times for which the next switch of a plane waits.
 	Waiting(plane int) string
-	// Set moves a plane for an operator, from the map that its device has. A plane with a holder is refused (ErrHeld). The
-	// device verifies all circuits, including the ones that the move keeps. Afterwards the plane is in service, unless it
-	// is disabled.
+	// Change sets planes for an operator, from the maps that their device has, as one change. A plane with a holder is
+	// refused (ErrHeld). If one plane may not be set, Change sets none. If one fails, the others get their maps of before,
+	// and the error wraps ErrUndone. The device verifies all circuits, including the ones that the move keeps. Afterwards
+	// the planes are in service, unless they are disabled.
+	Change(c Change, who string) error
+	// Set is a Change of one plane.
 	Set(plane int, target circuit.Permutation, who string) error
+	// Confirm keeps a change that the controller would undo otherwise. plane is one of its planes.
+	Confirm(plane int, who string) error
+	// Remap moves a port of a free plane to the switch's port with the label to, and makes the plane's circuits there. It
+	// must be a spare port of the plane that no other port uses, or the port that the fabric file names.
+	Remap(plane, port int, to, who string) error
 	// Disable takes a plane out of service: later requests are not granted it. Enable puts it back if its device
 	// has the desired map and verifies all circuits again; otherwise it returns why not.
 	//
-	// Set, Disable and Enable return when their change is in the journal, or with ErrJournal.
+	// Change, Confirm, Remap, Disable and Enable return when their change is in the journal, or with ErrJournal.
 	Disable(plane int, reason, who string) error
 	Enable(plane int, who string) error
+	// Ports returns the state of a plane's ports at its switch; nil if the device does not report it.
+	Ports(plane int) ([]PortState, error)
+	// SetBaseline makes the present power of ports their baseline, and returns when that is in the journal. Without ports,
+	// it does so for all ports whose power is measured. drop is the loss in dB that makes them dim; 0: Config.PowerDrop.
+	// The error wraps ErrNoPower if a port is not measured.
+	SetBaseline(plane int, ports []int, drop float64, who string) error
 	// BeginJob reserves the job's ports on its planes, and sets their circuits as soon as no communicator uses the plane.
 	// maps[j] is the map of the job's ranks on plane j (nil: dark), and no rank moves these circuits until the job ends.
 	// If maps is nil, the ports go dark, and only ranks at these ports move circuits to or from them.

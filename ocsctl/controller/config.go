@@ -50,6 +50,8 @@ type Config struct {
 	JournalTimeout time.Duration
 	// SettleTimeout bounds how long a device may move beyond the reconfiguration time; 0: one second.
 	SettleTimeout time.Duration
+	// PowerDrop is the loss of received power in dB that makes a port dim; 0: DefaultPowerDrop.
+	PowerDrop float64
 	// Forgive puts a plane whose device failed back into service, at the map of the device, once all ranks that saw
 	// the failure have detached. It is for emulated switches; real ones wait for an operator.
 	Forgive bool
@@ -73,6 +75,9 @@ type PlaneConfig struct {
 	Reconfig, ReconfigPerPort time.Duration
 	// PinnedBy names the owner of the plane's circuits: only operators move them. "": ranks may move them too.
 	PinnedBy string
+	// Labels are the switch's ports of a plane on a real switch, as the fabric file names them; Spares are ports that may
+	// take their place.
+	Labels, Spares []string
 }
 
 // DataPath carries data over circuits. The core calls its methods; they must not block. now is in nanoseconds of
@@ -112,6 +117,7 @@ func (c Config) Check() error {
 // complete sets defaults and checks all fields; its error names the first bad one.
 func (c Config) complete() (*Config, error) {
 	c.SettleTimeout = cmp.Or(c.SettleTimeout, time.Second)
+	c.PowerDrop = cmp.Or(c.PowerDrop, DefaultPowerDrop)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
 	c.JournalTimeout = cmp.Or(c.JournalTimeout, DefaultJournalTimeout)
 	switch {
@@ -125,6 +131,8 @@ func (c Config) complete() (*Config, error) {
 		return nil, fmt.Errorf("controller: config journal timeout: %v is negative", c.JournalTimeout)
 	case c.Grace < 0:
 		return nil, fmt.Errorf("controller: config grace: %v is negative", c.Grace)
+	case !(c.PowerDrop >= MinPowerDrop && c.PowerDrop <= MaxPowerDrop):
+		return nil, fmt.Errorf("controller: config power drop: %v dB, want %v..%v", c.PowerDrop, MinPowerDrop, MaxPowerDrop)
 	case c.Device == nil:
 		return nil, errors.New("controller: config device: missing")
 	case c.Initial != nil && len(c.Initial) != len(c.Planes):

@@ -69,7 +69,14 @@ func NewManual(config Config, now func() int64) (*Core, error) {
 func (c *Core) Step() (next int64) {
 	c.collect(c.post)
 	c.drain()
-	return c.machine.step(c.clock())
+	c.running = true // commands that the step queues follow it
+	next = c.machine.step(c.clock())
+	c.running = false
+	if c.queued.Load() {
+		c.drain()
+		return c.clock()
+	}
+	return next
 }
 
 func newCore(config Config, clock func() int64, wall func(int64) time.Time) (*Core, error) {
@@ -84,7 +91,7 @@ func newCore(config Config, clock func() int64, wall func(int64) time.Time) (*Co
 	c := &Core{cfg: cfg, bell: bell, clock: clock, done: make(chan struct{})}
 	c.inboxes.Store(&[]Inbox{})
 	if cfg.Log != nil {
-		c.watchKinds(c.log, Failed, Restored, Commanded)
+		c.watchKinds(c.log, Failed, Restored, Commanded, Remapped, Dimmed, Brightened)
 	}
 	c.machine = newMachine(cfg, wall, func(f func(int64)) { _ = c.do(f) }, c.record)
 	c.post = c.machine.collect

@@ -12,6 +12,7 @@ type Query struct {
 	Since  time.Time   // the earliest time; zero: no bound
 	Before uint64      // only events with a lower Seq; 0: no bound
 	Kinds  []EventKind // empty: all
+	Ports  []int       // empty: all; otherwise events about one of these ports, see [Event.About]
 	Limit  int         // most events to return; 0: the bound of the history
 }
 
@@ -24,7 +25,17 @@ func AllEvents() Query { return Query{Plane: AnyPlane} }
 // Match reports whether the query selects e.
 func (q *Query) Match(e *Event) bool {
 	return (q.Plane == AnyPlane || q.Plane == e.Plane) && !e.Time.Before(q.Since) &&
-		(q.Before == 0 || e.Seq < q.Before) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind))
+		(q.Before == 0 || e.Seq < q.Before) && (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) &&
+		(len(q.Ports) == 0 || slices.ContainsFunc(q.Ports, e.About))
+}
+
+// About reports whether the event is about a port: about its rank, its job, or a circuit from or to it that moves.
+func (e *Event) About(port int) bool {
+	if e.Port == port || e.Job != nil && slices.Contains(e.Job.Ports, port) {
+		return true
+	}
+	return len(e.To) > port && port >= 0 && (len(e.From) != len(e.To) || e.From[port] != e.To[port] ||
+		slices.Index(e.From, port) != slices.Index(e.To, port))
 }
 
 // History returns the recorded events.

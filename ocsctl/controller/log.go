@@ -2,7 +2,8 @@ package controller
 
 import "fmt"
 
-// log logs that a plane went out of service or came back, or that an operator changed it.
+// log logs that a plane went out of service or came back, that an operator changed it, and that the light of a port
+// fades.
 func (c *Core) log(e Event) {
 	plane := fmt.Sprint(e.Plane)
 	if e.Plane >= 0 && c.cfg.Planes[e.Plane].Name != "" {
@@ -14,6 +15,12 @@ func (c *Core) log(e Event) {
 		log.Warn("plane is out of service", "reason", e.Err)
 	case e.Kind == Restored:
 		log.Info("plane has no fault any more")
+	case e.Kind == Remapped:
+		log.Info("port was moved", "port", e.Port, "from", e.Moved.From, "to", e.Moved.To, "by", e.Who)
+	case e.Kind == Dimmed:
+		log.Warn("light of a port fades", "port", e.Port, "reason", e.Err)
+	case e.Kind == Brightened:
+		log.Info("light of a port has come back", "port", e.Port)
 	case e.To != nil:
 		log.Info("plane was set", "by", e.Who, "disabled", e.Err)
 	case e.Err != "":

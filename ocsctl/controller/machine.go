@@ -20,18 +20,20 @@ type machine struct {
 	timed    bool
 	reporter Reporter
 	meter    LightMeter
-	planes   []*plane
-	ports    []*attachment // by port, nil where no rank is attached
-	lost     []uint64      // by port: the value of nextID when its rank died, 0: none did
-	vanished int           // ports whose rank died: entries of lost that are not 0
-	watchers []*attachment // attached to no port
-	lease    lease
-	jobs     []*Job // in the order of their begin
-	nextID   uint64 // of attachments
-	grace    int64  // end of the grace time after a takeover; 0: it has ended
-	over     error  // why the controller's rule has ended; nil: it has not
-	now      int64  // time of the posts that inboxes pass on
-	posts    uint64 // number of posts from inboxes
+	// portReporter is the device, nil if it does not report ports.
+	portReporter PortReporter
+	planes       []*plane
+	ports        []*attachment // by port, nil where no rank is attached
+	lost         []uint64      // by port: the value of nextID when its rank died, 0: none did
+	vanished     int           // ports whose rank died: entries of lost that are not 0
+	watchers     []*attachment // attached to no port
+	lease        lease
+	jobs         []*Job // in the order of their begin
+	nextID       uint64 // of attachments
+	grace        int64  // end of the grace time after a takeover; 0: it has ended
+	over         error  // why the controller's rule has ended; nil: it has not
+	now          int64  // time of the posts that inboxes pass on
+	posts        uint64 // number of posts from inboxes
 
 	answers    map[uint64]answer // pending answers to operators, by id
 	nextAnswer uint64
@@ -64,6 +66,12 @@ type plane struct {
 	move    move     // the current one
 	orders  []*order // for jobs, which wait until the plane is free and in service
 	owners  []*Job   // by port: the job that has it; nil: no port has one
+
+	baselines map[int]Baseline // of power, by port
+	dim       map[int]bool     // ports that receive less
+	moved     map[int]Moved    // ports that are at another port of the switch than in the fabric file
+	trial     *Trial           // a change that is to be confirmed; nil: none
+	undoAt    int64            // the earliest next attempt to undo it
 
 	switches, failures uint64
 	posts, refused     uint64
@@ -108,9 +116,11 @@ func newMachine(
 	_, m.timed = cfg.Device.(Timed)
 	m.reporter, _ = cfg.Device.(Reporter)
 	m.meter, _ = cfg.Device.(LightMeter)
+	m.portReporter, _ = cfg.Device.(PortReporter)
 	for i, pc := range cfg.Planes {
 		m.planes = append(m.planes, &plane{
 			PlaneConfig: pc, index: i, m: circuit.AllDark(cfg.Ports), barrier: newBarrier(),
+			baselines: map[int]Baseline{}, dim: map[int]bool{}, moved: map[int]Moved{},
 		})
 	}
 	return m
@@ -132,7 +142,7 @@ func (m *machine) step(now int64) (next int64) {
 			next = min(next, m.grace)
 		}
 	}
-	next = min(next, m.answerLate(now))
+	next = min(next, m.answerLate(now), m.endTrials(now))
 	for _, pl := range m.planes {
 		if pl.intent.waits() {
 			if pl.intent.due <= now {

@@ -201,7 +201,7 @@ func (m *machine) begin(pl *plane, target circuit.Permutation, waited int64, by 
 		err := m.leading()
 		if err == nil {
 			mv := Move{Epoch: pl.epoch, From: pl.m, To: target, Token: m.cfg.Token, Idle: by != nil,
-				Leading: m.cfg.Leading}
+				Leading: m.cfg.Leading, Ports: pl.tableAfter(by)}
 			err = m.cfg.Device.Switch(pl.index, mv)
 		}
 		if err != nil {
@@ -320,12 +320,27 @@ func (m *machine) settled(pl *plane, verified string, now int64) {
 		Took: time.Duration(now - mv.began), Waited: time.Duration(mv.waited), Verified: verified,
 	})
 	if mv.order != nil {
-		m.confirm(now, Event{
-			Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, From: from, To: pl.m, Port: -1, Who: mv.order.who, Err: pl.off,
-		}, mv.order.done)
+		m.obeyed(pl, mv.order, from, now)
 	}
 	m.grant(now)
 	m.advance(pl, now)
+}
+
+// obeyed records an order that set a plane, and answers it.
+func (m *machine) obeyed(pl *plane, o *order, from circuit.Permutation, now int64) {
+	if o.to != "" {
+		moved := Moved{From: pl.Labels[o.port], To: o.to}
+		pl.moved[o.port] = moved
+		delete(pl.baselines, o.port) // the light takes another path
+		delete(pl.dim, o.port)
+		m.confirm(now, Event{Kind: Remapped, Plane: pl.index, Epoch: pl.epoch, Port: o.port, Who: o.who,
+			Moved: &moved}, o.done)
+		return
+	}
+	pl.trial = o.trial
+	e := m.commanded(pl, o.who)
+	e.From, e.To = from, pl.m
+	m.confirm(now, e, o.done)
 }
 
 // news takes the call of a Timed device: a plane has settled, or its observed map or health has changed.
@@ -340,6 +355,9 @@ func (m *machine) news(plane int, now int64) {
 		m.arrive(pl, now)
 	case pl.fault == nil:
 		m.inspect(pl, now)
+	}
+	if pl := m.planes[plane]; m.over == nil && pl.fault == nil && !pl.move.on {
+		m.measure(pl, now)
 	}
 }
 

@@ -20,6 +20,9 @@ type order struct {
 	part    circuit.Permutation
 	durable bool        // the journal has the begin of the job
 	done    func(error) // called once, from the core
+	trial   *Trial      // of a change that is to be confirmed
+	port    int         // to move to another port of the switch, if to is not ""
+	to      string
 }
 
 // set moves a plane for an operator, from the map that its device has.
@@ -89,7 +92,7 @@ func (m *machine) disable(plane int, reason, who string, done func(error), now i
 	if pl.move.enables() {
 		pl.move.order.taken = pl.off
 	}
-	m.confirm(now, Event{Kind: Commanded, Plane: plane, Epoch: pl.epoch, Port: -1, Who: who, Err: pl.off}, done)
+	m.confirm(now, m.commanded(pl, who), done)
 	m.grant(now)
 	m.tellHolders()
 }
@@ -147,7 +150,7 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 	if pl.fault != nil {
 		m.restore(pl, observed, now)
 	}
-	m.confirm(now, Event{Kind: Commanded, Plane: pl.index, Epoch: pl.epoch, Port: -1, Who: o.who}, o.done)
+	m.confirm(now, m.commanded(pl, o.who), o.done)
 	m.grant(now)
 	m.advance(pl, now)
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -32,6 +33,9 @@ func (m *machine) start(now int64) {
 			pl.unread.Map = m.cfg.Initial[j]
 		}
 		pl.epoch, pl.off = pl.unread.Epoch, pl.unread.Disabled
+		maps.Copy(pl.baselines, pl.unread.Baselines)
+		maps.Copy(pl.moved, pl.unread.Moved)
+		pl.trial = pl.unread.Trial
 		if i := pl.unread.Intent; i != nil && !pl.unread.Failed {
 			pl.epoch = i.Epoch // until the device shows how far the move is
 		}

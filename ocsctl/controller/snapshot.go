@@ -2,6 +2,8 @@ package controller
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -70,6 +72,10 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	if m.meter != nil && !pl.move.on {
 		p.Unlit = m.meter.Unlit(pl.index)
 	}
+	if t := pl.trial; t != nil {
+		p.Trial = &Trial{Planes: t.Planes, Until: t.Until, Who: t.Who}
+	}
+	p.Dim = slices.Sorted(maps.Keys(pl.dim))
 	if pl.desired != nil && !pl.desired.Equal(pl.m) {
 		p.Desired = pl.desired
 	}

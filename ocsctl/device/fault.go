@@ -26,6 +26,9 @@ const (
 	// LostLight: a fibre was pulled. Until Clear, no light arrives at egress Out or, if Out is -1, at the end of the
 	// circuit from ingress In, although table and port states do not change.
 	LostLight FaultKind = "lost-light"
+	// FadingLight: a connector is dirty. Until Clear, egress Out or, if Out is -1, the circuit from ingress In loses
+	// LossDB more. Several of them add up.
+	FadingLight FaultKind = "fading-light"
 	// GhostConnect: the table reports a circuit In to Out that was never made.
 	GhostConnect FaultKind = "ghost"
 	// PartialBulk: of the next bulk request with more circuits to make than Count, only the first
@@ -36,7 +39,7 @@ const (
 	ThirdParty FaultKind = "third-party"
 	// Reboot: the switch is down for Delay. Config.ColdBoot determines the effect on circuits.
 	Reboot FaultKind = "reboot"
-	// Clear ends SlowPair, StuckMirror, LostLight and pending faults, and removes ghosts.
+	// Clear ends SlowPair, StuckMirror, LostLight, FadingLight and pending faults, and removes ghosts.
 	Clear FaultKind = "clear"
 )
 
@@ -47,6 +50,7 @@ type Fault struct {
 	Count   int
 	Silent  bool
 	Delay   time.Duration
+	LossDB  float64
 }
 
 // ErrFault reports a fault that is impossible at this switch.
@@ -57,7 +61,7 @@ type faults struct {
 	lostNext, lost int // number of answers to lose from the next change on, and now
 	slow           []Fault
 	stuck          []Fault
-	pulled         []Fault
+	pulled, fading []Fault
 	partial        *Fault
 	script         []*time.Timer
 }
@@ -89,6 +93,9 @@ func (d *Device) inject(now time.Time, f Fault) error {
 	case LostLight:
 		d.faults.pulled = append(d.faults.pulled, f)
 		d.relight(now)
+	case FadingLight:
+		d.faults.fading = append(d.faults.fading, f)
+		d.relight(now)
 	case PartialBulk:
 		d.faults.partial = &f
 	case GhostConnect:
@@ -118,7 +125,7 @@ func (d *Device) possible(f Fault) error {
 	case LostReply, PartialBulk, Reboot, Clear:
 	case SlowPair:
 		ok = orAny(f.In) && orAny(f.Out)
-	case StuckMirror, LostLight:
+	case StuckMirror, LostLight, FadingLight:
 		ok = inside(f.In) || f.In == -1 && inside(f.Out)
 	case GhostConnect:
 		ok = inside(f.In) && inside(f.Out)
@@ -130,8 +137,8 @@ func (d *Device) possible(f Fault) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("device: %s: %w: %d to %d of %d ports", f.Kind, ErrPort, f.In, f.Out, d.cfg.Ports)
-	case f.Delay < 0 || f.Count < 0:
-		return fmt.Errorf("device: %s: %w: negative count or delay", f.Kind, ErrFault)
+	case f.Delay < 0 || f.Count < 0 || !(f.LossDB >= 0 && f.LossDB <= maxLossDB):
+		return fmt.Errorf("device: %s: %w: negative count or delay, or a loss outside 0..%d dB", f.Kind, ErrFault, maxLossDB)
 	}
 	return nil
 }
@@ -177,6 +184,19 @@ func (f *faults) touch(r *row) {
 			}
 		}
 	}
+}
+
+// maxLossDB bounds Fault.LossDB: no light is left then.
+const maxLossDB = 60
+
+// lossDB returns the loss that faults add to a circuit.
+func (f *faults) lossDB(r *row) (sum float64) {
+	for _, p := range f.fading {
+		if p.Out == r.out || p.Out == -1 && p.In == r.in {
+			sum += p.LossDB
+		}
+	}
+	return sum
 }
 
 // dark reports whether a fault stops the light of a circuit.

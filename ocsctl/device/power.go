@@ -80,7 +80,7 @@ func (d *Device) averageMW(now time.Time, port int) float64 {
 func (d *Device) illuminate(at time.Time, out int) {
 	mw := toMW(DarkDBm)
 	if r := d.byOut[out]; r != nil && d.carries(r) {
-		mw = toMW(d.cfg.LaunchDBm - d.LossDB(r.in, out))
+		mw = toMW(d.cfg.LaunchDBm - d.LossDB(r.in, out) - d.faults.lossDB(r))
 	}
 	samples := d.light[out]
 	// Keep the sample that is valid at the beginning of the longest window, and drop earlier ones.

@@ -35,6 +35,7 @@ type scriptRow struct {
 	Count   int       `yaml:"count"`
 	Silent  bool      `yaml:"silent"`
 	DelayMS float64   `yaml:"delay_ms"`
+	LossDB  float64   `yaml:"loss_db"`
 }
 
 // maxScriptMS is a day in milliseconds. A later time is a mistake.
@@ -63,7 +64,8 @@ func ParseScript(data []byte) ([]Timed, error) {
 				return nil, fmt.Errorf("device: fault script[%d]: %v ms is outside 0..%d", i, ms, maxScriptMS)
 			}
 		}
-		f := Fault{Kind: r.Fault, In: -1, Out: -1, Count: r.Count, Silent: r.Silent, Delay: milliseconds(r.DelayMS)}
+		f := Fault{Kind: r.Fault, In: -1, Out: -1, Count: r.Count, Silent: r.Silent, Delay: milliseconds(r.DelayMS),
+			LossDB: r.LossDB}
 		if r.In != nil {
 			f.In = *r.In
 		}

@@ -23,6 +23,8 @@ type job struct {
 	m   *move
 	ill bool // the plane had a problem before the change
 
+	ports []string // of before, if the job has changed them; nil: it has not
+
 	made  []circuit.Pair      // circuits that the change makes, by rank
 	after circuit.Permutation // map after the change
 	least driver.Level        // lowest level to which a made circuit was verified
@@ -39,6 +41,7 @@ func (u *unit) executeMoves(ctx context.Context) bool {
 	moving, cancel := clock.WithTimeout(ctx, u.d.cfg.MoveTimeout)
 	err := u.open(moving)
 	if err == nil {
+		u.remap(moving, jobs)
 		u.change(moving, jobs)
 		u.waitReconfig(moving, jobs)
 		u.probe(moving, jobs)
@@ -46,6 +49,7 @@ func (u *unit) executeMoves(ctx context.Context) bool {
 		failAll(jobs, u.unusable(err))
 	}
 	cancel()
+	u.keepPorts(ctx, jobs)
 	u.settle(ctx, jobs)
 	return true
 }
@@ -66,6 +70,9 @@ func (u *unit) jobs() []*job {
 // change sets the maps of the jobs' planes, in one change of the switch.
 func (u *unit) change(ctx context.Context, jobs []*job) {
 	for attempt := 1; ; attempt++ {
+		if undecided(jobs) == 0 {
+			return // there may be no session
+		}
 		if u.s.Table() == nil {
 			if _, err := u.s.Look(ctx); err != nil {
 				failAll(jobs, err)

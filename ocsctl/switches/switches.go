@@ -100,6 +100,7 @@ type plane struct {
 	failure  error               // of the last move, until a later read finds the circuits good
 	ended    time.Time           // end of the last move
 	watch    error               // problem with circuits or ports that the last read found
+	readings []controller.PortState
 }
 
 // move is a task of a plane.
@@ -112,6 +113,8 @@ var (
 	_ controller.Verifier   = (*Device)(nil)
 	_ controller.Reporter   = (*Device)(nil)
 	_ controller.LightMeter = (*Device)(nil)
+
+	_ controller.PortReporter = (*Device)(nil)
 )
 
 // New connects to all switches in parallel and reads each once. It returns an error for a bad configuration only: if
@@ -208,7 +211,8 @@ func (d *Device) group() error {
 			d.units = append(d.units, u)
 		}
 		p := &plane{
-			index: j, first: len(u.ports.In), name: c.Name, ports: c.Ports, reconfig: c.Reconfig, unit: u,
+			index: j, first: len(u.ports.In), name: c.Name,
+			ports: driver.Ports{In: slices.Clone(c.Ports.In), Out: slices.Clone(c.Ports.Out)}, reconfig: c.Reconfig, unit: u,
 			unknown: errors.New("not read so far"),
 		}
 		if err := u.add(p); err != nil {
@@ -310,6 +314,17 @@ func (d *Device) Unlit(index int) []int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(p.unlit)
+}
+
+// Ports implements controller.PortReporter. Before the first answer of the switch, the ports have labels only.
+func (d *Device) Ports(index int) []controller.PortState {
+	p, err := d.plane(index)
+	if err != nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(p.readings)
 }
 
 // SettleWithin returns the longest time from Switch to the end of the move; the controller should wait that long. It

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -321,12 +322,56 @@ func (u *unit) see(p *plane, health []driver.Health) {
 		return
 	}
 	p.verified = u.s.Level(p.first, len(p.ports.In))
+	u.readPorts(p, health)
 	found := u.problems(p, health)
 	u.logProblems(p, found)
 	p.watch, p.unlit = nil, unlit(found)
 	if len(found) > 0 {
 		p.watch = fmt.Errorf("%w: %s", driver.ErrUnwell, found[0].text)
 	}
+}
+
+// readPorts records what the last read says of the ports of a plane. A port's power is that of its circuit, which the
+// session knows: right after a move the meters still average over earlier light. Without health, failed ports and
+// states stay as they were. The caller holds Device.mu.
+func (u *unit) readPorts(p *plane, health []driver.Health) {
+	n := len(u.ports.In)
+	all := make([]controller.PortState, len(p.ports.In))
+	for r := range all {
+		all[r].Label = u.label(p.first + r)
+		in, out := p.first+r, n+p.first+r
+		if out < len(health) {
+			s := &health[in]
+			if health[out].Failed {
+				s = &health[out]
+			}
+			all[r].State, all[r].Failed = s.State, s.Failed
+		} else if r < len(p.readings) {
+			all[r].State, all[r].Failed = p.readings[r].State, p.readings[r].Failed
+		}
+	}
+	for r, to := range p.observed {
+		if c := u.s.Circuit(p.first + r); to != circuit.Dark && c.HasPower {
+			all[to].DBm = &c.PowerDBm
+		}
+	}
+	p.readings = all
+}
+
+// label returns the name of a port as fabric files have it.
+func (u *unit) label(port int) string {
+	if u.ports.Out == nil {
+		return u.ports.In[port]
+	}
+	return u.ports.In[port] + "/" + u.ports.Out[port]
+}
+
+func sameReading(a, b controller.PortState) bool {
+	if (a.DBm == nil) != (b.DBm == nil) || a.DBm != nil && *a.DBm != *b.DBm {
+		return false
+	}
+	a.DBm, b.DBm = nil, nil
+	return a == b
 }
 
 // update calls change for each plane without a move, and notifies the controller of those whose map or health changed.
@@ -337,9 +382,10 @@ func (u *unit) update(change func(p *plane)) {
 		if p.move != nil {
 			continue
 		}
-		before, was := p.observed, text(p.unwell())
+		before, was, readings := p.observed, text(p.unwell()), p.readings
 		change(p)
-		if !p.observed.Equal(before) || (p.observed == nil) != (before == nil) || text(p.unwell()) != was {
+		if !slices.EqualFunc(readings, p.readings, sameReading) || !p.observed.Equal(before) ||
+			(p.observed == nil) != (before == nil) || text(p.unwell()) != was {
 			news = append(news, p)
 		}
 	}

@@ -176,14 +176,21 @@ func (d *decoder) sharedPorts() error {
 	owner := make(map[port]int)
 	for i := range d.f.Planes {
 		p := &d.f.Planes[i]
+		path := fmt.Sprintf("planes[%d]", i)
 		if p.Ports == nil || d.f.Switch(i).Driver == DriverEmulator {
+			if p.Spares != nil {
+				return d.errorf(path+".spares", path, "only planes on real switches have spare ports")
+			}
 			continue
 		}
-		for rank, name := range p.Ports {
+		for rank, name := range slices.Concat(p.Ports, p.Spares) {
 			at := port{p.OCS, name}
+			where, in := fmt.Sprintf("%s.ports.%d", path, rank), path+".ports"
+			if rank >= len(p.Ports) {
+				where, in = fmt.Sprintf("%s.spares[%d]", path, rank-len(p.Ports)), path+".spares"
+			}
 			if first, taken := owner[at]; taken {
-				path := fmt.Sprintf("planes[%d].ports", i)
-				return d.errorf(fmt.Sprintf("%s.%d", path, rank), path, "port %q of %s is in use on planes[%d]", name, p.OCS, first)
+				return d.errorf(where, in, "port %q of %s is in use on planes[%d]", name, p.OCS, first)
 			}
 			owner[at] = i
 		}

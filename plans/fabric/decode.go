@@ -120,6 +120,7 @@ func (d *decoder) plane(v value) error {
 	var ports map[int]string
 	err := v.read(fields{
 		"name": &p.Name, "bandwidth": &p.Bandwidth, "ocs": &p.OCS, "interface": &p.Interface, "hca": &p.HCA,
+		"spares": texts(&p.Spares, value.text),
 		"ports": func(v value) error {
 			ports = make(map[int]string)
 			return v.object(func(key string, v value) error {

@@ -32,6 +32,10 @@ func (f *Fabric) Encode() []byte {
 		if p.Ports != nil {
 			b.WriteString("}")
 		}
+		if p.Spares != nil {
+			text, _ := json.Marshal(p.Spares) // strings cannot fail
+			fmt.Fprintf(&b, ", spares: %s", text)
+		}
 		fmt.Fprintf(&b, "%s%s}\n", field("interface", p.Interface), field("hca", p.HCA))
 	}
 	if f.OCS != nil {

@@ -75,6 +75,8 @@ type Plane struct {
 	// Ports holds the switch port of each rank. Nil if the file gives none, which only an emulated switch allows: there
 	// rank and port are equal.
 	Ports []string
+	// Spares are ports of the switch that no rank uses. An operator may move a rank's port to one of them.
+	Spares []string
 	// Interface and HCA name the rank's side; at most one is set.
 	Interface, HCA string
 }

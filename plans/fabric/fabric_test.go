@@ -138,6 +138,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{hosts, "ranks: 1,", "ranks: 0,", "hosts[1].ranks: 0 is outside"},
 		{hosts, ", ports: {0: 1, 1: 2, 2: 3, 3: 4}}\n  - {name: west", "}\n  - {name: west", "planes[0].ports: missing"},
 		{hosts, "ocs: right", "ocs: left", `planes[1].ports.0: port "1" of left is in use on planes[0]`},
+		{hosts, "3: 4}}\n  - {name: west", `3: 4}, spares: ["7", "4"]}` + "\n  - {name: west",
+			`planes[0].spares[1]: port "4" of left is in use on planes[0]`},
+		{good, "interface: eth2", `interface: eth2, spares: ["9"]`, "planes[0].spares: only planes on real switches"},
 		{hosts, `endpoint: "10.0.0.9:5025", `, "", "line 10: ocs[0].endpoint: missing"},
 		{hosts, "ocs: right, ports: {0: 1, 1: 2, 2: 3, 3: 4}", "interface: e",
 			"planes[1].ocs: either every plane has an ocs or none has"},
@@ -257,7 +260,7 @@ func TestService(t *testing.T) {
 		Journal: JournalConfig{Kind: "etcd", Endpoints: []string{"https://10.0.0.2:2379"}, Dir: "testdata/etcd",
 			Prefix: "/lp/", Lease: 5 * time.Second, TLS: TLS{CA: "testdata/ca.pem"}},
 		Switches: SwitchesConfig{Verify: "status", DriftInterval: 2 * time.Second, Settle: time.Second,
-			ReplyTimeout: 500 * time.Millisecond, InsecureSCPI: true,
+			ReplyTimeout: 500 * time.Millisecond, PowerDrop: 2.5, InsecureSCPI: true,
 			User: "u", PasswordFile: "testdata/pw", KnownHosts: "testdata/kh", TLS: TLS{Cert: "testdata/s.pem"}}}
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v", o)

@@ -68,7 +68,8 @@ type SwitchesConfig struct {
 	DriftInterval time.Duration
 	Settle        time.Duration
 	ReplyTimeout  time.Duration
-	InsecureSCPI  bool // SCPI may leave this host
+	PowerDrop     float64 // loss of received power in dB that is an event; 0: the default
+	InsecureSCPI  bool    // SCPI may leave this host
 	User          string
 	PasswordFile  string
 	KnownHosts    string
@@ -153,6 +154,7 @@ func (o *OCSD) into() fields {
 			"drift_interval": atLeast(&s.DriftInterval, 10*time.Millisecond),
 			"settle":         atLeast(&s.Settle, time.Millisecond),
 			"reply_timeout":  atLeast(&s.ReplyTimeout, time.Millisecond),
+			"power_drop_db":  func(v value) error { return v.number(&s.PowerDrop, 0.5, 30) },
 			"insecure_scpi":  &s.InsecureSCPI,
 			"user":           &s.User,
 			"password_file":  &s.PasswordFile,
@@ -243,6 +245,9 @@ func (o *OCSD) Encode() []byte {
 	s := &o.Switches
 	fields = field("verify", s.Verify) + durationField("drift_interval", s.DriftInterval) +
 		durationField("settle", s.Settle) + durationField("reply_timeout", s.ReplyTimeout)
+	if s.PowerDrop != 0 {
+		fields += fmt.Sprintf(", power_drop_db: %v", s.PowerDrop)
+	}
 	if s.InsecureSCPI {
 		fields += ", insecure_scpi: true"
 	}

@@ -262,6 +262,20 @@ func (v value) integer(to *int, low, high int) error {
 	return nil
 }
 
+// number reads a number between low and high into to.
+func (v value) number(to *float64, low, high float64) error {
+	text, err := scalar(v.node)
+	x, parsed := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || parsed != nil:
+		return v.errorf("want a number")
+	case !(x >= low && x <= high):
+		return v.errorf("%s is outside %v..%v", text, low, high)
+	}
+	*to = x
+	return nil
+}
+
 // boolean reads true or false into to.
 func (v value) boolean(to *bool) error {
 	n, ok := v.node.(*ast.BoolNode)

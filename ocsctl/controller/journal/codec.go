@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,9 +46,14 @@ type planeValue struct {
 	Disabled string              `json:"disabled,omitempty"`
 	Past     []pastValue         `json:"past,omitempty"`
 	Jobs     []controller.Job    `json:"jobs,omitempty"`
-	Name     string              `json:"controller"`
-	Token    uint64              `json:"token"`
-	Time     time.Time           `json:"time"`
+	// By port.
+	Baselines map[int]controller.Baseline `json:"baselines,omitempty"`
+	Moved     map[int]controller.Moved    `json:"moved,omitempty"`
+	Trial     *controller.Trial           `json:"trial,omitempty"`
+
+	Name  string    `json:"controller"`
+	Token uint64    `json:"token"`
+	Time  time.Time `json:"time"`
 }
 
 type intentValue struct {
@@ -121,7 +128,9 @@ func softwareOf(data []byte) string {
 func EncodePlane(j int, s *State, by Author) ([]byte, error) {
 	v := planeValue{
 		Version: Format, Plane: j, Revision: s.Revision, Digest: digest(s.Map), Epoch: s.Epoch, Reserved: s.Reserved,
-		Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Jobs: s.Jobs, Name: by.Name, Token: by.Token,
+		Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Jobs: s.Jobs,
+		Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial,
+		Name: by.Name, Token: by.Token,
 		Time: time.Now().UTC(),
 	}
 	if s.Intent != nil {
@@ -155,7 +164,7 @@ func DecodePlane(key string, data []byte) (j int, s State, err error) {
 	}
 	s = State{
 		Epoch: v.Epoch, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed, Disabled: v.Disabled,
-		Jobs: v.Jobs,
+		Jobs: v.Jobs, Baselines: v.Baselines, Moved: v.Moved, Trial: v.Trial,
 	}
 	if v.Intent != nil {
 		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To}
@@ -196,6 +205,13 @@ func (v *planeValue) check(key string) error {
 			return fmt.Errorf("intent.epoch: %d is not below the reserved %d", i.Epoch, v.Reserved)
 		}
 	}
+	if t := v.Trial; t != nil {
+		for _, m := range []circuit.Permutation{t.Before, t.After} {
+			if err := m.Validate(len(v.Map)); err != nil {
+				return fmt.Errorf("trial: map%w", err)
+			}
+		}
+	}
 	for i := range v.Jobs {
 		if err := v.Jobs[i].Check(controller.MaxPorts, controller.MaxPlanes); err != nil {
 			return fmt.Errorf("jobs[%d]: %w", i, err)
@@ -210,6 +226,14 @@ func (s *State) Fits(key string, j, ports, planes int) error {
 	has := len(s.Map)
 	if s.Intent != nil {
 		has = max(has, len(s.Intent.To))
+	}
+	for _, port := range slices.AppendSeq(slices.Collect(maps.Keys(s.Baselines)), maps.Keys(s.Moved)) {
+		if port < 0 || port >= ports {
+			return fmt.Errorf("journal: %s knows port %d, in a fabric of %d: %w", key, port, ports, ErrOtherFabric)
+		}
+	}
+	if t := s.Trial; t != nil && slices.ContainsFunc(t.Planes, func(j int) bool { return j < 0 || j >= planes }) {
+		return fmt.Errorf("journal: %s: a change of planes %v, in a fabric of %d: %w", key, t.Planes, planes, ErrOtherFabric)
 	}
 	for i := range s.Jobs {
 		if err := s.Jobs[i].Check(ports, planes); err != nil {

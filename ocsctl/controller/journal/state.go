@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"maps"
 	"slices"
 
 	"lightpath/ocsctl/controller"
@@ -25,6 +26,10 @@ type State struct {
 	// changed in place.
 	Past []controller.PastMap
 	Jobs []controller.Job // that have ports on the plane; never changed in place
+	// By port; never changed in place.
+	Baselines map[int]controller.Baseline
+	Moved     map[int]controller.Moved
+	Trial     *controller.Trial
 }
 
 // maxPast bounds State.Past. A rank misses epochs only if they move no circuit of its port.
@@ -38,7 +43,7 @@ func (s *State) Recorded() bool { return s.Map != nil || s.Intent != nil || s.Re
 // and a restore does not wait for a write: it starts at the reserved mark.
 func (s *State) Recovered() controller.Recovered {
 	r := controller.Recovered{Epoch: s.Epoch, Map: s.Map, Intent: s.Intent, Failed: s.Failed, Disabled: s.Disabled,
-		Past: s.Past, Jobs: s.Jobs}
+		Past: s.Past, Jobs: s.Jobs, Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial}
 	if s.Intent != nil {
 		r.Epoch = max(r.Epoch, s.Intent.Epoch+1)
 		if r.Map == nil { // only the target of the intent is known
@@ -91,11 +96,29 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 			jobs = append(jobs, *e.Job)
 		}
 		s.Jobs, changed = jobs, true
+	case controller.Measured:
+		s.Baselines, changed = with(s.Baselines, e.Baselines), true
+	case controller.Remapped:
+		if e.Moved == nil {
+			break
+		}
+		s.Moved, changed = with(s.Moved, map[int]controller.Moved{e.Port: *e.Moved}), true
+		s.Baselines = maps.Clone(s.Baselines)
+		delete(s.Baselines, e.Port)
 	case controller.Commanded: // Err: why it is disabled
-		changed = changed || s.Disabled != e.Err
+		changed = changed || s.Disabled != e.Err || s.Trial != e.Trial
 		s.Disabled = e.Err
+		s.Trial = e.Trial
 	}
 	return changed
+}
+
+// with returns a copy of a map with more entries.
+func with[V any](m, more map[int]V) map[int]V {
+	all := make(map[int]V, len(m)+len(more))
+	maps.Copy(all, m)
+	maps.Copy(all, more)
+	return all
 }
 
 // Baseline sets the state of a plane without a map, and reports whether it did.

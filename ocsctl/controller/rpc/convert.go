@@ -100,13 +100,47 @@ func fromPlaneInfo(p *ocspb.PlaneInfo) ocsctl.PlaneInfo {
 	}
 }
 
+func toTrial(t *controller.Trial) *ocspb.Trial {
+	if t == nil {
+		return nil
+	}
+	return &ocspb.Trial{Planes: toPorts(t.Planes), UntilUnixNano: toNano(t.Until), Who: t.Who, Before: toMap(t.Before),
+		After: toMap(t.After)}
+}
+
+func fromTrial(t *ocspb.Trial) (*controller.Trial, error) {
+	if t == nil {
+		return nil, nil
+	}
+	before, err := optionalMap(t.GetBefore())
+	if err != nil {
+		return nil, fmt.Errorf("trial: before: %w", err)
+	}
+	after, err := optionalMap(t.GetAfter())
+	if err != nil {
+		return nil, fmt.Errorf("trial: after: %w", err)
+	}
+	return &controller.Trial{Planes: fromPorts(t.GetPlanes()), Until: fromNano(t.GetUntilUnixNano()), Who: t.GetWho(),
+		Before: before, After: after}, nil
+}
+
 func toEvent(e *controller.Event) *ocspb.Event {
-	return &ocspb.Event{
+	m := &ocspb.Event{
 		Seq: e.Seq, TimeUnixNano: toNano(e.Time), Kind: string(e.Kind), Plane: int32(e.Plane), Epoch: e.Epoch,
 		From: toMap(e.From), To: toMap(e.To), TookNs: int64(e.Took), WaitedNs: int64(e.Waited), Verified: e.Verified,
 		Port: int32(e.Port), Holder: e.Holder, Mask: e.Mask, Who: e.Who, Token: e.Token, Error: e.Err,
-		Job: toJob(e.Job),
+		Job: toJob(e.Job), Trial: toTrial(e.Trial),
 	}
+	if e.Moved != nil {
+		m.Moved = &ocspb.Moved{From: e.Moved.From, To: e.Moved.To}
+	}
+	for port, b := range e.Baselines {
+		if m.Baselines == nil {
+			m.Baselines = make(map[uint32]*ocspb.Baseline)
+		}
+		m.Baselines[uint32(port)] = &ocspb.Baseline{Dbm: b.DBm, Drop: b.Drop}
+	}
+	return m
 }
 
 func fromEvent(e *ocspb.Event) (controller.Event, error) {
@@ -118,13 +152,28 @@ func fromEvent(e *ocspb.Event) (controller.Event, error) {
 	if err != nil {
 		return controller.Event{}, fmt.Errorf("event %d: to: %w", e.GetSeq(), err)
 	}
+	trial, err := fromTrial(e.GetTrial())
+	if err != nil {
+		return controller.Event{}, fmt.Errorf("event %d: %w", e.GetSeq(), err)
+	}
+	var moved *controller.Moved
+	if m := e.GetMoved(); m != nil {
+		moved = &controller.Moved{From: m.GetFrom(), To: m.GetTo()}
+	}
+	var baselines map[int]controller.Baseline
+	for port, b := range e.GetBaselines() {
+		if baselines == nil {
+			baselines = make(map[int]controller.Baseline)
+		}
+		baselines[int(port)] = controller.Baseline{DBm: b.GetDbm(), Drop: b.GetDrop()}
+	}
 	return controller.Event{
 		Seq: e.GetSeq(), Time: fromNano(e.GetTimeUnixNano()), Kind: controller.EventKind(e.GetKind()),
 		Plane: int(e.GetPlane()), Epoch: e.GetEpoch(),
 		From: from, To: to, Took: time.Duration(e.GetTookNs()), Waited: time.Duration(e.GetWaitedNs()),
 		Verified: e.GetVerified(),
 		Port:     int(e.GetPort()), Holder: e.GetHolder(), Mask: e.GetMask(), Who: e.GetWho(), Token: e.GetToken(),
-		Err: e.GetError(), Job: fromJob(e.GetJob()),
+		Err: e.GetError(), Job: fromJob(e.GetJob()), Trial: trial, Moved: moved, Baselines: baselines,
 	}, nil
 }
 
@@ -176,8 +225,9 @@ func toPlaneSnapshot(p *controller.PlaneSnapshot) *ocspb.PlaneSnapshot {
 		Name: p.Name, State: string(p.State), Reason: p.Reason, Epoch: p.Epoch, Map: toMap(p.Map), Target: toMap(p.Target),
 		Posted: toPorts(p.Posted), Missing: toPorts(p.Missing), Verified: p.Verified, Switches: p.Switches,
 		Failures: p.Failures,
-		Desired:  toMap(p.Desired), Posts: p.Posts, Refused: p.Refused, Unlit: toPorts(p.Unlit),
+		Desired:  toMap(p.Desired), Posts: p.Posts, Refused: p.Refused, Unlit: toPorts(p.Unlit), Dim: toPorts(p.Dim),
 	}
+	m.Trial = toTrial(p.Trial)
 	if p.Holder != nil {
 		m.Holder = toLease(*p.Holder)
 	}
@@ -190,9 +240,12 @@ func fromPlaneSnapshot(m *ocspb.PlaneSnapshot) (controller.PlaneSnapshot, error)
 		Posted: fromPorts(m.GetPosted()), Missing: fromPorts(m.GetMissing()),
 		Verified: m.GetVerified(), Switches: m.GetSwitches(), Failures: m.GetFailures(), Posts: m.GetPosts(),
 		Refused: m.GetRefused(),
-		Unlit:   fromPorts(m.GetUnlit()),
+		Unlit:   fromPorts(m.GetUnlit()), Dim: fromPorts(m.GetDim()),
 	}
 	var err error
+	if p.Trial, err = fromTrial(m.GetTrial()); err != nil {
+		return p, err
+	}
 	if p.Map, err = optionalMap(m.GetMap()); err != nil {
 		return p, err
 	}
@@ -207,6 +260,25 @@ func fromPlaneSnapshot(m *ocspb.PlaneSnapshot) (controller.PlaneSnapshot, error)
 		p.Holder = &l
 	}
 	return p, nil
+}
+
+func toPortStates(ports []controller.PortState) *ocspb.PortsReply {
+	m := &ocspb.PortsReply{}
+	for i := range ports {
+		p := &ports[i]
+		m.Ports = append(m.Ports, &ocspb.PortState{Label: p.Label, State: p.State, Failed: p.Failed, Dbm: p.DBm,
+			Baseline: p.Baseline, Drop: p.Drop, Dim: p.Dim, File: p.File})
+	}
+	return m
+}
+
+func fromPortStates(m *ocspb.PortsReply) (all []controller.PortState) {
+	for _, p := range m.GetPorts() {
+		all = append(all, controller.PortState{Label: oneLine(clip(p.GetLabel())), State: oneLine(clip(p.GetState())),
+			Failed: p.GetFailed(), DBm: p.Dbm, Baseline: p.Baseline, Drop: p.GetDrop(), Dim: p.GetDim(),
+			File: oneLine(clip(p.GetFile()))})
+	}
+	return all
 }
 
 func toPorts(ports []int) []uint32 {

@@ -43,6 +43,14 @@ func scribble(r *rand.Rand, v reflect.Value) {
 		}
 	case reflect.String:
 		v.SetString(fmt.Sprintf("text %d", r.Uint64()))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		scribble(r, key)
+		scribble(r, value)
+		v.SetMapIndex(key, value)
+	case reflect.Float64:
+		v.SetFloat(r.Float64())
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:

@@ -96,7 +96,7 @@ func (o *Operator) History(ctx context.Context, q controller.Query) ([]controlle
 		return nil, fmt.Errorf("rpc: history: limit %d", q.Limit)
 	}
 	m := &ocspb.HistoryRequest{SinceUnixNano: toNano(q.Since), Limit: uint32(min(q.Limit, maxHistoryEvents)),
-		BeforeSeq: q.Before}
+		BeforeSeq: q.Before, Ports: toPorts(q.Ports)}
 	if q.Plane != controller.AnyPlane {
 		plane := uint32(q.Plane)
 		m.Plane = &plane
@@ -170,10 +170,55 @@ func (o *Operator) command(ctx context.Context, what string, plane int,
 	return nil
 }
 
-// Set gives a free plane a map and returns when the plane has settled. The history names the operator, who.
+// Ports returns the ports of a plane at its switch.
+func (o *Operator) Ports(ctx context.Context, plane int) (ports []controller.PortState, err error) {
+	err = o.command(ctx, "ports", plane, func(c ocspb.OperatorsClient, plane uint32) error {
+		m, err := c.Ports(ctx, &ocspb.PortsRequest{Plane: plane})
+		ports = fromPortStates(m)
+		return err
+	})
+	return ports, err
+}
+
+// SetBaseline makes the present power of ports their baseline; see [controller.Controller]. The history names the
+// operator, who.
+func (o *Operator) SetBaseline(ctx context.Context, plane int, ports []int, drop float64, who string) error {
+	return o.command(ctx, "baseline", plane, func(c ocspb.OperatorsClient, plane uint32) error {
+		_, err := c.SetBaseline(ctx, &ocspb.SetBaselineRequest{Plane: plane, Ports: toPorts(ports), Drop: drop, Who: who})
+		return err
+	})
+}
+
+// Remap moves a port of a plane to another port of its switch.
+func (o *Operator) Remap(ctx context.Context, plane, port int, to, who string) error {
+	return o.command(ctx, "remap", plane, func(c ocspb.OperatorsClient, plane uint32) error {
+		_, err := c.Remap(ctx, &ocspb.RemapRequest{Plane: plane, Port: uint32(port), To: to, Who: who})
+		return err
+	})
+}
+
+// Set gives a free plane a map and returns when the plane has settled.
 func (o *Operator) Set(ctx context.Context, plane int, target circuit.Permutation, who string) error {
-	return o.command(ctx, "set", plane, func(c ocspb.OperatorsClient, plane uint32) error {
-		_, err := c.Set(ctx, &ocspb.SetRequest{Plane: plane, Target: toMap(target), Who: who})
+	return o.Change(ctx, controller.Change{Planes: []controller.PlaneChange{{Plane: plane, Target: target}}}, who)
+}
+
+// Change gives planes maps, as one change, and returns when they have settled.
+func (o *Operator) Change(ctx context.Context, change controller.Change, who string) error {
+	m := &ocspb.SetRequest{Who: who, DryRun: change.DryRun, ConfirmWithinNs: int64(change.ConfirmWithin)}
+	for _, p := range change.Planes {
+		m.Planes = append(m.Planes, &ocspb.PlaneMap{Plane: uint32(p.Plane), Target: toMap(p.Target),
+			IfCurrent: toMap(p.IfCurrent)})
+	}
+	return o.command(ctx, "set", 0, func(c ocspb.OperatorsClient, _ uint32) error {
+		_, err := c.Set(ctx, m)
+		return err
+	})
+}
+
+// Confirm keeps a change that the controller would undo otherwise; plane is one of its planes.
+func (o *Operator) Confirm(ctx context.Context, plane int, who string) error {
+	return o.command(ctx, "confirm", plane, func(c ocspb.OperatorsClient, plane uint32) error {
+		_, err := c.Confirm(ctx, &ocspb.ConfirmRequest{Plane: plane, Who: who})
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -39,7 +40,7 @@ func (o *operators) History(m *ocspb.HistoryRequest, stream grpc.ServerStreaming
 		return fmt.Errorf("history: controller %s keeps none: %w", o.server.o.Name, ErrForbidden)
 	}
 	q := controller.Query{Plane: controller.AnyPlane, Since: fromNano(m.GetSinceUnixNano()), Before: m.GetBeforeSeq(),
-		Limit: int(min(m.GetLimit(), maxHistoryEvents))}
+		Limit: int(min(m.GetLimit(), maxHistoryEvents)), Ports: fromPorts(m.GetPorts())}
 	if m.Plane != nil {
 		if err := o.server.checkPlane(m.GetPlane()); err != nil {
 			return fmt.Errorf("history: %w", err)
@@ -98,16 +99,70 @@ func (o *operators) Watch(_ *ocspb.WatchRequest, stream grpc.ServerStreamingServ
 	}
 }
 
-// Set gives a plane a map.
-func (o *operators) Set(ctx context.Context, m *ocspb.SetRequest) (*ocspb.SetReply, error) {
-	target, err := fromMap(m.GetTarget(), o.server.o.Ports)
-	if err != nil {
-		return nil, fmt.Errorf("set: %w", err)
+// Ports returns the ports of a plane.
+func (o *operators) Ports(_ context.Context, m *ocspb.PortsRequest) (*ocspb.PortsReply, error) {
+	if err := o.server.checkPlane(m.GetPlane()); err != nil {
+		return nil, err
 	}
-	err = o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error {
-		return c.Set(plane, target, who)
+	core, err := o.server.inCharge()
+	if err != nil {
+		return nil, err
+	}
+	ports, err := core.Ports(int(m.GetPlane()))
+	return toPortStates(ports), err
+}
+
+// SetBaseline makes the present power of ports their baseline.
+func (o *operators) SetBaseline(ctx context.Context, m *ocspb.SetBaselineRequest) (*ocspb.SetBaselineReply, error) {
+	if len(m.GetPorts()) > maxPorts {
+		return nil, fmt.Errorf("baseline: %d ports: %w", len(m.GetPorts()), ErrProtocol)
+	}
+	err := o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error {
+		return c.SetBaseline(plane, fromPorts(m.GetPorts()), m.GetDrop(), who)
 	})
-	return &ocspb.SetReply{}, err
+	return &ocspb.SetBaselineReply{}, err
+}
+
+// Remap moves a port of a plane to another port of its switch.
+func (o *operators) Remap(ctx context.Context, m *ocspb.RemapRequest) (*ocspb.RemapReply, error) {
+	to := oneLine(clip(m.GetTo()))
+	err := o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error {
+		return c.Remap(plane, int(m.GetPort()), to, who)
+	})
+	return &ocspb.RemapReply{}, err
+}
+
+// Set gives planes maps.
+func (o *operators) Set(ctx context.Context, m *ocspb.SetRequest) (*ocspb.SetReply, error) {
+	c := controller.Change{DryRun: m.GetDryRun(), ConfirmWithin: time.Duration(m.GetConfirmWithinNs())}
+	var numbers []uint32
+	for _, p := range m.GetPlanes() {
+		part := controller.PlaneChange{Plane: int(p.GetPlane())}
+		var err error
+		if part.Target, err = fromMap(p.GetTarget(), o.server.o.Ports); err != nil {
+			return nil, fmt.Errorf("set: plane %d: %w", p.GetPlane(), err)
+		}
+		if len(p.GetIfCurrent()) > 0 {
+			if part.IfCurrent, err = fromMap(p.GetIfCurrent(), o.server.o.Ports); err != nil {
+				return nil, fmt.Errorf("set: plane %d: current: %w", p.GetPlane(), err)
+			}
+		}
+		if err := o.server.checkPlane(p.GetPlane()); err != nil {
+			return nil, err
+		}
+		numbers, c.Planes = append(numbers, p.GetPlane()), append(c.Planes, part)
+	}
+	if err := o.server.allowedPlanes(ctx, false, numbers...); err != nil {
+		return nil, err
+	}
+	return &ocspb.SetReply{}, o.run(ctx, fmt.Sprintf("planes %v", numbers), m.GetWho(),
+		func(core controller.Controller, who string) error { return core.Change(c, who) })
+}
+
+// Confirm keeps a change.
+func (o *operators) Confirm(ctx context.Context, m *ocspb.ConfirmRequest) (*ocspb.ConfirmReply, error) {
+	err := o.operate(ctx, m.GetPlane(), m.GetWho(), controller.Controller.Confirm)
+	return &ocspb.ConfirmReply{}, err
 }
 
 // Enable puts a plane back into service.
@@ -131,6 +186,9 @@ func (o *operators) BeginJob(ctx context.Context, m *ocspb.BeginJobRequest) (*oc
 	if j == nil {
 		return nil, fmt.Errorf("begin job: no job: %w", ErrProtocol)
 	}
+	if err := o.server.allowedPlanes(ctx, true); err != nil {
+		return nil, fmt.Errorf("begin job: %w", err)
+	}
 	var maps []circuit.Permutation
 	if m.GetSet() {
 		maps = make([]circuit.Permutation, len(m.GetMaps()))
@@ -152,6 +210,9 @@ func (o *operators) BeginJob(ctx context.Context, m *ocspb.BeginJobRequest) (*oc
 
 // EndJob gives the ports of a job back.
 func (o *operators) EndJob(ctx context.Context, m *ocspb.EndJobRequest) (*ocspb.EndJobReply, error) {
+	if err := o.server.allowedPlanes(ctx, true); err != nil {
+		return nil, fmt.Errorf("end job: %w", err)
+	}
 	id := oneLine(clip(m.GetId()))
 	return &ocspb.EndJobReply{}, o.run(ctx, "job "+id, m.GetWho(), func(c controller.Controller, who string) error {
 		return c.EndJob(id, who)
@@ -162,6 +223,9 @@ func (o *operators) EndJob(ctx context.Context, m *ocspb.EndJobRequest) (*ocspb.
 func (o *operators) operate(ctx context.Context, plane uint32, name string,
 	command func(c controller.Controller, plane int, who string) error) error {
 	if err := o.server.checkPlane(plane); err != nil {
+		return err
+	}
+	if err := o.server.allowedPlanes(ctx, false, plane); err != nil {
 		return err
 	}
 	return o.run(ctx, fmt.Sprintf("plane %d", plane), name, func(c controller.Controller, who string) error {

@@ -3,23 +3,16 @@ package rpc
 import (
 	"context"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
-	"lightpath/ocsctl/controller/rpc/ocspb"
 	"lightpath/ocsctl/internal/admission"
 )
-
-// RoleRank is the organizational unit (OU) of certificates that are for ranks: they may not
-// operate the controller.
-const RoleRank = "rank"
 
 // alertTimeout is how long a refused peer may take to read the reason.
 const alertTimeout = 500 * time.Millisecond
@@ -123,15 +116,4 @@ func identity(ctx context.Context) string {
 		return "DNS=" + oneLine(clip(c.DNSNames[0]))
 	}
 	return "serial " + c.SerialNumber.String()
-}
-
-// allowed checks a call against the role of the certificate.
-func allowed(ctx context.Context, method string) error {
-	c := certificate(ctx)
-	if c == nil || !slices.Contains(c.Subject.OrganizationalUnit, RoleRank) ||
-		!strings.HasPrefix(method, "/"+ocspb.Operators_ServiceDesc.ServiceName+"/") {
-		return nil
-	}
-	return fmt.Errorf("%s: the certificate of %s is a rank's: %w", method[strings.LastIndexByte(method, '/')+1:],
-		identity(ctx), ErrForbidden)
 }

@@ -22,7 +22,7 @@ func lab(t *testing.T) *labcerts.Authority {
 		{Name: "controller", Hosts: []string{"127.0.0.1"}, Life: time.Hour},
 		{Name: "elsewhere", Hosts: []string{"10.9.8.7", "ocs.example"}, Life: time.Hour},
 		{Name: "stale-controller", Hosts: []string{"127.0.0.1"}, Life: -time.Hour},
-		{Name: "node7", Unit: rpc.RoleRank, Life: time.Hour},
+		{Name: "node7", Units: []string{rpc.RoleRank}, Life: time.Hour},
 		{Name: "alice", Life: time.Hour},
 		{Name: "expired", Life: -time.Hour},
 	} {

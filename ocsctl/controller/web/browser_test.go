@@ -127,6 +127,12 @@ func says(selector, words string) string {
 	return fmt.Sprintf("(document.querySelector(%q)?.textContent ?? '').includes(%q)", selector, words)
 }
 
+// drawn is an expression: a picture shows so many circuits of a kind. One path has all of them.
+func drawn(selector string, n int) string {
+	return fmt.Sprintf(`[...document.querySelectorAll(%q)].reduce((n, p) => n + Number(p.dataset.n), 0) === %d`,
+		selector, n)
+}
+
 func TestPage(t *testing.T) {
 	f := newFake(8, 3)
 	r := newRig(t, f, Options{})
@@ -137,7 +143,7 @@ func TestPage(t *testing.T) {
 		says("#summary", "All 3 planes in service, 8 of 8 ports attached"),
 		says(".plane:nth-child(2) h3", "p1"), says(".plane:nth-child(2) .epoch", "epoch 13"),
 		says(".plane:nth-child(2) dd", "shift 2"), says("#ports", "CN=node7"),
-		`document.querySelectorAll(".plane:first-child .circuit:not(.dark)").length === 8`,
+		drawn(".plane:first-child .circuit", 8),
 		`getComputedStyle(document.querySelector(".plane .circuit")).fill === "none"`, // the style sheet is in force
 	} {
 		until(t, ctx, want)
@@ -158,7 +164,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		`document.querySelector(".plane").dataset.state === "waiting"`, says(".plane .note", "Posted: 0-2, 4-6"),
 		says(".plane .note", "Missing: 3, 7"), says(".plane .note", "Port 7 has no rank"),
-		`document.querySelectorAll(".plane:first-child .target").length === 8`,
+		drawn(".plane:first-child .target", 8),
 		says(".plane dd:nth-of-type(2)", "abcdef, port 0"),
 		says("#jobs tbody tr:nth-child(1)", "17trainp0, p21-3"), says("#jobs tbody tr:nth-child(1)", "set"),
 		says("#jobs tbody tr:nth-child(2)", "to be set: p1"),
@@ -230,7 +236,7 @@ func TestPageOfBadCircuits(t *testing.T) {
 	}})
 	ctx := browse(t, r, 1200, 1000)
 	count := func(plane int, class string, n int) string {
-		return fmt.Sprintf(`document.querySelectorAll(".plane:nth-child(%d) %s").length === %d`, plane+1, class, n)
+		return drawn(fmt.Sprintf(".plane:nth-child(%d) %s", plane+1, class), n)
 	}
 	for _, want := range []string{
 		count(0, ".circuit.unlit", 1), says(".plane:nth-child(1) .circuit.unlit", "4 \u2192 5, no light"),
@@ -240,7 +246,7 @@ func TestPageOfBadCircuits(t *testing.T) {
 		says(".plane:nth-child(2) .note", "Missing: 3 \u2192 5, 6 \u2192 0"),
 		count(1, ".circuit.unwanted", 1), says(".plane:nth-child(2) .note", "Not wanted: 6 \u2192 5"),
 		says(".plane:nth-child(2) .why", "to the end."),
-		count(2, ".circuit.unlit, .plane:nth-child(3) .absent, .plane:nth-child(3) .circuit.unwanted", 0),
+		count(2, ":is(.unlit, .absent, .unwanted)", 0),
 		says("#switches tr:nth-child(1) td:last-child", "p0: "+lost), says("#switches tr:nth-child(2) td:last-child",
 			"p1: plane 1 epoch 14: drift"),
 		says("#switches tr:nth-child(3) td:last-child", "well"),
@@ -406,4 +412,49 @@ func TestPagePlan(t *testing.T) {
 	until(t, ctx, `document.querySelectorAll("#plan-drawing .took").length === 3`)
 	until(t, ctx, `document.querySelectorAll("#plan-drawing .planned").length === 3`)
 	until(t, ctx, says("#plan-note", "200 \u00b5s late"))
+}
+
+// The ports of a plane at the size of a large switch: table, search, picture and history of one port.
+func TestPagePorts(t *testing.T) {
+	f := newFake(300, 8)
+	f.ports[0], f.ports[2] = readings(300, []int{35}), readings(300, nil)
+	f.set(huge)
+	r := newRig(t, f, Options{})
+	f.emit(controller.Event{Kind: controller.Dimmed, Plane: 0, Port: 35, Err: "port 35/335 receives 3.40 dB less"})
+	f.emit(controller.Event{Kind: controller.Switched, Plane: 0, Port: -1, Epoch: 1, From: circuit.Shift(300, 1),
+		To: circuit.Shift(300, 2)})
+	f.emit(controller.Event{Kind: controller.Attached, Plane: -1, Port: 7})
+	ctx := browse(t, r, 1440, 1000)
+	rows := func(n int) string {
+		return fmt.Sprintf(`document.querySelectorAll("#ports tbody tr").length === %d`, n)
+	}
+	search := func(text string) {
+		do(t, ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`{ const s = document.getElementById("search");
+			s.value = %q; s.dispatchEvent(new Event("input")); }`, text)))
+	}
+	for _, want := range []string{
+		rows(300), says("#ports tr[data-key='35']", "fading light"), says("#ports tr[data-key='35'] td.bad", "fading light"),
+		says("#ports tr[data-key='35']", "35/335"), says("#ports tr[data-key='35']", "42"),
+		drawn("#picture .circuit", 300), says(".plane .note", "Fading light at ports 35, 120"),
+		says("#summary", "2 ports with fading light"),
+		`document.querySelectorAll("*").length < 6000`, // a path has many circuits
+	} {
+		until(t, ctx, want)
+	}
+	search("job:42 30-50")
+	until(t, ctx, rows(10))
+	until(t, ctx, drawn("#picture .circuit:not(.faint)", 11))
+	search("node299")
+	until(t, ctx, rows(1))
+	search("")
+	until(t, ctx, rows(300))
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`document.querySelector("#ports tr[data-key='35']").click()`))
+	until(t, ctx, `[...document.querySelectorAll("#history tr")].map((r) => r.dataset.kind).join() === "switched,dimmed"`)
+	until(t, ctx, `document.querySelectorAll("#picture text").length < 40`) // closer
+	do(t, ctx, chromedp.Click("#whole"))
+	until(t, ctx, `document.querySelectorAll("#picture text").length > 60`)
+	// Another plane, by its picture.
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`document.querySelector(".plane:nth-child(3) a").click()`))
+	until(t, ctx, `document.getElementById("ports-plane").value === "2"`)
+	until(t, ctx, says("#ports tr[data-key='35'] td:nth-child(3)", "38")+` && `+says("#ports tr[data-key='35']", "TUNED"))
 }

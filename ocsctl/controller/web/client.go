@@ -68,6 +68,9 @@ func (c *Client) History(ctx context.Context, q controller.Query) ([]controller.
 	if !q.Since.IsZero() {
 		v.Set("since", q.Since.Format(time.RFC3339Nano))
 	}
+	for _, p := range q.Ports {
+		v.Add("port", strconv.Itoa(p))
+	}
 	for _, k := range q.Kinds {
 		v.Add("kind", string(k))
 	}

@@ -12,8 +12,8 @@ const (
 	keepAlive    = 15 * time.Second // to keep proxies open and to detect dead peers
 )
 
-// serveEvents streams server-sent events: "status" with the state, at first and after each change, and "history" with
-// new events.
+// serveEvents streams server-sent events: "status" with the whole state at first, "change" with the fields of it that
+// have changed (see state), and "history" with new events.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -37,8 +37,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		}
 		return control.Flush() == nil
 	}
-	first := encode("status", s.status(r.Context()))
-	if !write("retry: 2000\nevent: %s\ndata: %s\n\n", first.event, first.data) {
+	if !write("retry: 2000\n\n") {
 		return
 	}
 	alive := time.NewTicker(keepAlive)

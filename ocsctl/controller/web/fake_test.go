@@ -20,6 +20,7 @@ type fake struct {
 	err      error
 	hang     chan struct{} // Snapshot waits for it
 	waiting  map[int]string
+	ports    map[int][]controller.PortState // by plane
 	watchers map[int]func(controller.Event)
 	next     int
 	seq      uint64
@@ -27,7 +28,8 @@ type fake struct {
 
 // newFake returns a controller in charge of planes p0, p1, ... with all ports attached.
 func newFake(ports, planes int) *fake {
-	f := &fake{waiting: map[int]string{}, watchers: map[int]func(controller.Event){}}
+	f := &fake{waiting: map[int]string{}, ports: map[int][]controller.PortState{},
+		watchers: map[int]func(controller.Event){}}
 	f.snap = controller.Snapshot{Time: time.Now(), Name: "ocs1", Leader: true, Token: 41,
 		Queue: []controller.LeaseSnapshot{}}
 	for j := range planes {
@@ -81,6 +83,12 @@ func (f *fake) Snapshot() (controller.Snapshot, error) {
 	s := f.snap
 	s.Time = time.Now()
 	return s, f.err
+}
+
+func (f *fake) Ports(plane int) ([]controller.PortState, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ports[plane], nil
 }
 
 func (f *fake) Watch(w func(controller.Event)) func() {

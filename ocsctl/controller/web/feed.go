@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -35,6 +34,7 @@ type feed struct {
 // reader is a client of /api/events. Its channel is closed when it is disconnected.
 type reader struct {
 	messages chan message
+	knows    bool // it has a whole state
 }
 
 // message is an event of the stream in the sense of the HTML standard.
@@ -55,7 +55,7 @@ func (s *Server) Run(ctx context.Context) {
 	defer func() { cancel() }()
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
-	var last []byte
+	var last state
 	for {
 		if c, _ := s.o.Controller(); c != watched {
 			cancel()
@@ -85,8 +85,8 @@ func (f *feed) note(e controller.Event) {
 	f.unsent++
 }
 
-// tell sends changes to the readers, and returns the state that they then have.
-func (f *feed) tell(ctx context.Context, last []byte) []byte {
+// tell sends changes to the readers, and returns the state that they then have. A new reader gets the whole state.
+func (f *feed) tell(ctx context.Context, last state) state {
 	f.mu.Lock()
 	fresh := f.recent[len(f.recent)-min(f.unsent, len(f.recent)):]
 	skipped := f.unsent - min(len(fresh), batch)
@@ -100,15 +100,10 @@ func (f *feed) tell(ctx context.Context, last []byte) []byte {
 	if len(fresh) > 0 {
 		f.send(encode("history", historyMessage{Events: entries(fresh), Skipped: skipped}))
 	}
-	st := f.s.status(ctx)
-	now := st.Time
-	st.Time = time.Time{} // the time alone is no news
-	state := encode("status", st).data
-	if !bytes.Equal(state, last) {
-		st.Time = now
-		f.send(encode("status", st))
-	}
-	return state
+	whole := encode("status", f.s.status(ctx))
+	now := decompose(whole.data)
+	f.sendState(whole, now.since(last))
+	return now
 }
 
 // historyMessage holds the events of one beat.
@@ -126,18 +121,39 @@ func encode(event string, v any) message {
 	return message{event, data}
 }
 
-// send passes m to all readers, and disconnects readers with unread messages.
+// send passes m to all readers.
 func (f *feed) send(m message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.readers {
-		select {
-		case r.messages <- m:
-		default:
-			close(r.messages)
-			delete(f.readers, r)
-			f.s.metrics.cut.Inc()
+		f.pass(r, m)
+	}
+}
+
+// sendState passes the state to new readers, and what has changed to the others. nil: nothing has changed.
+func (f *feed) sendState(whole message, changed state) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change := encode("change", changed)
+	for r := range f.readers {
+		switch {
+		case !r.knows:
+			r.knows = true
+			f.pass(r, whole)
+		case changed != nil:
+			f.pass(r, change)
 		}
+	}
+}
+
+// pass passes m to a reader, and disconnects one with unread messages. The caller holds f.mu.
+func (f *feed) pass(r *reader, m message) {
+	select {
+	case r.messages <- m:
+	default:
+		close(r.messages)
+		delete(f.readers, r)
+		f.s.metrics.cut.Inc()
 	}
 }
 

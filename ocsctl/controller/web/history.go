@@ -106,11 +106,12 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 var kinds = []controller.EventKind{
 	controller.Switched, controller.Failed, controller.Restored, controller.Granted, controller.Released,
 	controller.Attached, controller.Detached, controller.Began, controller.Ended, controller.Commanded, controller.TookOver,
-	controller.Settled,
+	controller.Settled, controller.Measured, controller.Dimmed, controller.Brightened,
+	controller.Remapped,
 }
 
 // parseQuery reads plane (name or number), since (a duration before now, or a time), before (a
-// sequence number), limit and kind (any number of times).
+// sequence number), limit, and port and kind (any number of times).
 func (s *Server) parseQuery(v url.Values) (controller.Query, error) {
 	q := controller.Query{Plane: controller.AnyPlane, Limit: defaultEvents}
 	var err error
@@ -128,6 +129,14 @@ func (s *Server) parseQuery(v url.Values) (controller.Query, error) {
 		case "limit":
 			if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > MaxEvents {
 				err = fmt.Errorf("not a number within 1..%d", MaxEvents)
+			}
+		case "port":
+			for _, text := range values {
+				port, notPort := strconv.Atoi(text)
+				if notPort != nil || port < 0 {
+					err = errors.New("not a number of a port")
+				}
+				q.Ports = append(q.Ports, port)
 			}
 		case "kind":
 			q.Kinds, err = ParseKinds(values)

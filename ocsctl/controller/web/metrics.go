@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,7 +90,8 @@ func (m *metrics) observe(e *controller.Event, name string) {
 	case controller.Granted:
 		m.lease.Observe(e.Waited.Seconds())
 	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded,
-		controller.Began, controller.Ended, controller.TookOver, controller.Settled:
+		controller.Began, controller.Ended, controller.TookOver, controller.Settled, controller.Measured, controller.Dimmed,
+		controller.Brightened, controller.Remapped:
 	}
 }
 
@@ -140,12 +142,16 @@ var (
 	descMissing   = desc("plane_ports_missing", "Ports that the next reconfiguration waits for.", "plane")
 	descPosts     = desc("plane_posts_total", "Posts of ranks.", "plane")
 	descRefused   = desc("plane_posts_refused_total", "Posts for an epoch that was past.", "plane")
+	descPower     = desc("port_power_dbm", "Power that the port receives over its circuit.", "plane", "port")
+	descBaseline  = desc("port_power_baseline_dbm", "Power against which that of the port is compared.", "plane", "port")
+	descDim       = desc("ports_dim", "Ports that receive less power than their baseline by their drop.", "plane")
 	descSwitchUp  = desc("switch_up", "1 if the switch answers and is well.", "switch", "driver")
 	planeStates   = []controller.PlaneState{controller.Resident, controller.Waiting, controller.Moving, controller.Down}
 	snapshotDescs = []*prometheus.Desc{
 		descLeader, descResponds, descToken, descPorts, descAttached, descHeld, descQueue, descOldest, descUp, descState,
 		descDown, descEpoch,
 		descSwitches, descFailed, descPosted, descMissing, descPosts, descRefused, descSwitchUp,
+		descPower, descBaseline, descDim,
 	}
 )
 
@@ -174,6 +180,7 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(descSwitchUp, one(sw.Error == ""), name, label(sw.Driver))
 		}
 	}
+	core, _ := c.s.o.Controller()
 	if !st.Leader {
 		return
 	}
@@ -219,6 +226,16 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 		count(descRefused, p.Refused, name)
 		gauge(descPosted, float64(len(p.Posted)), name)
 		gauge(descMissing, float64(len(p.Missing)), name)
+		gauge(descDim, float64(len(p.Dim)), name)
+		ports, _ := c.s.readPorts(context.Background(), core, j) // descResponds shows that the core does not answer
+		for r := range ports {
+			if s := &ports[r]; s.DBm != nil {
+				gauge(descPower, *s.DBm, name, strconv.Itoa(r))
+			}
+			if s := &ports[r]; s.Baseline != nil {
+				gauge(descBaseline, *s.Baseline, name, strconv.Itoa(r))
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,12 +32,20 @@ func TestPictures(t *testing.T) {
 		dark, standby  bool
 		change         func(*controller.Snapshot)
 		withoutHistory bool
+		do             string // in the page, before the picture
 	}{
 		{name: "healthy", ports: 8, planes: 4, width: 1280},
 		{name: "dark", ports: 8, planes: 4, width: 1280, dark: true, change: troubled},
 		{name: "troubled", ports: 8, planes: 4, width: 1280, change: troubled},
 		{name: "phone", ports: 8, planes: 4, width: 390, change: troubled},
 		{name: "large", ports: 64, planes: 8, width: 1440},
+		{name: "huge", ports: 300, planes: 8, width: 1440, change: huge},
+		{name: "found", ports: 300, planes: 8, width: 1440, change: huge, do: `
+			const search = document.getElementById("search");
+			search.value = "job:42";
+			search.dispatchEvent(new Event("input"));
+			setTimeout(() => document.querySelector("#ports tr[data-key='35']").click(), 500)`},
+		{name: "hugephone", ports: 300, planes: 8, width: 390, change: huge},
 		{name: "bad2", ports: 8, planes: 2, width: 1280, change: bad},
 		{name: "bad8", ports: 16, planes: 8, width: 1280, change: bad},
 		{name: "bad8dark", ports: 16, planes: 8, width: 1280, dark: true, change: bad},
@@ -56,6 +65,9 @@ func TestPictures(t *testing.T) {
 			if picture.change != nil {
 				f.set(picture.change)
 				f.waiting[1] = "epoch 14 waits for ports 3 and 7, since 1.2 s"
+			}
+			for j := range f.snap.Planes {
+				f.ports[j] = readings(picture.ports, f.snap.Planes[j].Dim)
 			}
 			p := twoPlanes()
 			p.Title = "allreduce rabenseifner 8 MiB, weave, 2 planes"
@@ -85,12 +97,77 @@ func TestPictures(t *testing.T) {
 				})
 				return err
 			}))
-			do(t, ctx, chromedp.Sleep(1500*time.Millisecond))
+			do(t, ctx, chromedp.Evaluate[chromedp.Void](picture.do), chromedp.Sleep(2500*time.Millisecond))
 			png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 			require.NoError(t, err)
+			if picture.name == "huge" {
+				cost(t, ctx, f, picture.ports)
+			}
 			require.NoError(t, os.WriteFile(filepath.Join(dir, picture.name+".png"), png, 0o644))
 		})
 	}
+}
+
+// huge is a fabric with fading ports, and a job.
+func huge(s *controller.Snapshot) {
+	s.Planes[0].Dim = []int{35, 120}
+	s.Planes[3].State, s.Planes[3].Cause, s.Planes[3].Unlit = controller.Down, controller.CauseNotAsWanted, []int{4}
+	s.Planes[3].Reason = "plane p3: light is lost: port 8/308 of rank 8 receives -60.00 dBm from rank 4, want -30.00"
+	for r := range 20 {
+		s.Ports[200+r] = controller.PortSnapshot{Port: 200 + r}
+	}
+	job := controller.Job{ID: "42", Name: "train", Mask: 0xff, Since: time.Now()}
+	for r := range 24 {
+		job.Ports = append(job.Ports, 16+r)
+	}
+	s.Jobs = []controller.JobSnapshot{{Job: job}}
+}
+
+// readings returns the ports of a plane as a switch reports them. Those in dim fade.
+func readings(ports int, dim []int) (all []controller.PortState) {
+	for r := range ports {
+		baseline := -1.2 - float64(r%9)/10
+		dbm := baseline + float64(r%5-2)/50
+		is := slices.Contains(dim, r)
+		if is {
+			dbm -= 3.4
+		}
+		all = append(all, controller.PortState{Label: fmt.Sprintf("%d/%d", r, ports+r), State: "TUNED", DBm: &dbm,
+			Baseline: &baseline, Drop: 3, Dim: is})
+	}
+	return all
+}
+
+// cost logs what an update of the page costs: bytes, time to draw, and how many frames of 1/60 s are late.
+func cost(t *testing.T, ctx context.Context, f *fake, ports int) {
+	t.Helper()
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`{
+		window.draws = []; window.late = []; window.bytes = 0;
+		const frame = window.requestAnimationFrame.bind(window);
+		window.requestAnimationFrame = (draw) => frame((at) => {
+			const from = performance.now(); draw(at); document.body.offsetHeight; draws.push(performance.now() - from);
+		});
+		let last = performance.now();
+		frame(function next(at) { late.push(at - last); last = at; frame(next); });
+		const stream = new EventSource("api/events");
+		for (const kind of ["change", "history"]) stream.addEventListener(kind, (m) => { bytes += m.data.length; });
+	}`), chromedp.Sleep(time.Second))
+	const updates = 20
+	for i := range updates {
+		f.set(func(s *controller.Snapshot) {
+			p := &s.Planes[i%len(s.Planes)]
+			p.Map, p.Epoch = circuit.Shift(ports, 20+i), p.Epoch+1
+		})
+		f.emit(controller.Event{Kind: controller.Switched, Plane: i % 8, Epoch: uint32(30 + i), Port: -1,
+			From: circuit.Shift(ports, 19+i), To: circuit.Shift(ports, 20+i), Took: 25 * time.Millisecond})
+		time.Sleep(300 * time.Millisecond)
+	}
+	t.Log(eval[string](t, ctx, fmt.Sprintf(`{
+		draws.sort((x, y) => x - y); late.sort((x, y) => x - y);
+		const at = (list, share) => list[Math.floor((list.length - 1) * share)].toFixed(1);
+		`+"`${(bytes / %d / 1e3).toFixed(1)} kB per update; a draw takes ${at(draws, .5)} ms, at most ${at(draws, 1)} ms; "+
+		"between frames ${at(late, .5)} ms, at most ${at(late, 1)} ms`"+`
+	}`, updates)))
 }
 
 // troubled is a fabric of which every plane is in another state.

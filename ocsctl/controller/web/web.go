@@ -47,6 +47,7 @@ type Server struct {
 	feed    *feed
 	metrics *metrics
 	history chan struct{} // tokens: reads of the journal in progress
+	ports   chan struct{} // tokens: requests for ports to the core in progress
 	headers time.Duration // that a request may take to arrive
 	mux     *http.ServeMux
 }
@@ -55,6 +56,7 @@ type Server struct {
 const (
 	requestTimeout = 5 * time.Second
 	historyReaders = 4
+	portReaders    = 8
 )
 
 //go:embed page
@@ -65,8 +67,8 @@ func New(o Options) (*Server, error) {
 	if o.Controller == nil {
 		return nil, errors.New("web: Options.Controller is required")
 	}
-	s := &Server{o: o, metrics: newMetrics(), history: make(chan struct{}, historyReaders), headers: headerTimeout,
-		mux: http.NewServeMux()}
+	s := &Server{o: o, metrics: newMetrics(), history: make(chan struct{}, historyReaders),
+		ports: make(chan struct{}, portReaders), headers: headerTimeout, mux: http.NewServeMux()}
 	s.feed = newFeed(s)
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
@@ -80,6 +82,7 @@ func New(o Options) (*Server, error) {
 	s.mux.HandleFunc("/api/status", s.serveStatus)
 	s.mux.HandleFunc("/api/history", s.serveHistory)
 	s.mux.HandleFunc("/api/events", s.serveEvents)
+	s.mux.HandleFunc("/api/ports", s.servePorts)
 	s.mux.HandleFunc("/api/plans", s.servePlans)
 	s.mux.HandleFunc("/api/plan", s.servePlan)
 	s.mux.HandleFunc("/healthz", s.serveHealth)

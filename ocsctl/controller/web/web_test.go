@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,7 @@ func TestPageFilesAreSelfContained(t *testing.T) {
 type stream struct {
 	body io.ReadCloser
 	scan *bufio.Scanner
+	now  map[string]any // the state that the stream has told of
 }
 
 func (r *rig) stream(t *testing.T) *stream {
@@ -234,12 +236,12 @@ func (r *rig) stream(t *testing.T) *stream {
 		t.Fatalf("%d %v", answer.StatusCode, answer.Header)
 	}
 	t.Cleanup(func() { answer.Body.Close() })
-	s := &stream{answer.Body, bufio.NewScanner(answer.Body)}
+	s := &stream{body: answer.Body, scan: bufio.NewScanner(answer.Body)}
 	s.scan.Buffer(nil, 1<<20)
 	return s
 }
 
-// next returns the next event of a kind.
+// next returns the next event of a kind. A change of the state counts as a "status" with the whole state.
 func (s *stream) next(t *testing.T, kind string, v any) {
 	t.Helper()
 	timer := time.AfterFunc(patience, func() { s.body.Close() })
@@ -249,12 +251,50 @@ func (s *stream) next(t *testing.T, kind string, v any) {
 		if e, ok := strings.CutPrefix(line, "event: "); ok {
 			event = e
 		}
-		if data, ok := strings.CutPrefix(line, "data: "); ok && event == kind {
+		data, ok := strings.CutPrefix(line, "data: ")
+		switch {
+		case !ok:
+		case event == "status":
+			s.now = nil
+			require.NoError(t, json.Unmarshal([]byte(data), &s.now))
+		case event == "change":
+			s.change(t, data)
+		}
+		if ok && event == "change" || ok && event == "status" {
+			event = "status"
+			text, err := json.Marshal(s.now)
+			require.NoError(t, err)
+			data = string(text)
+		}
+		if ok && event == kind {
+			if st, is := v.(*Status); is {
+				*st = Status{}
+			}
 			require.NoError(t, json.Unmarshal([]byte(data), v))
 			return
 		}
 	}
 	t.Fatalf("no %s: %v", kind, s.scan.Err())
+}
+
+// change puts the fields that have changed into the state.
+func (s *stream) change(t *testing.T, data string) {
+	t.Helper()
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal([]byte(data), &fields))
+	for name, value := range fields {
+		list, isList := s.now[name].([]any)
+		elements, some := value.(map[string]any)
+		if !isList || !some {
+			s.now[name] = value
+			continue
+		}
+		for i, element := range elements {
+			at, err := strconv.Atoi(i)
+			require.NoError(t, err)
+			list[at] = element
+		}
+	}
 }
 
 func TestStream(t *testing.T) {

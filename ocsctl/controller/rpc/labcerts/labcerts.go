@@ -38,7 +38,7 @@ type Authority struct {
 // Subject describes the owner of a certificate.
 type Subject struct {
 	Name  string        // of the files, NAME.pem and NAME.key, and the common name
-	Unit  string        // organizational unit; "" for none
+	Units []string      // organizational units
 	Hosts []string      // names and addresses of a server; none: a client
 	Life  time.Duration // from now; negative: expired already
 }
@@ -64,9 +64,7 @@ func (a *Authority) Issue(s Subject) error {
 		Subject: pkix.Name{CommonName: s.Name, Organization: []string{Label}}, NotAfter: time.Now().Add(s.Life),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	if s.Unit != "" {
-		template.Subject.OrganizationalUnit = []string{s.Unit}
-	}
+	template.Subject.OrganizationalUnit = s.Units
 	if len(s.Hosts) > 0 { // a controller is also a client: of the journal's servers
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}

@@ -1546,6 +1546,8 @@ type PlaneSnapshot struct {
 	Posts         uint64                 `protobuf:"varint,14,opt,name=posts,proto3" json:"posts,omitempty"`
 	Refused       uint64                 `protobuf:"varint,15,opt,name=refused,proto3" json:"refused,omitempty"`
 	Unlit         []uint32               `protobuf:"varint,16,rep,packed,name=unlit,proto3" json:"unlit,omitempty"` // ports whose circuit receives no light
+	Dim           []uint32               `protobuf:"varint,17,rep,packed,name=dim,proto3" json:"dim,omitempty"`     // ports that receive less than their baseline
+	Trial         *Trial                 `protobuf:"bytes,18,opt,name=trial,proto3" json:"trial,omitempty"`         // a change that is to be confirmed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1688,6 +1690,20 @@ func (x *PlaneSnapshot) GetRefused() uint64 {
 func (x *PlaneSnapshot) GetUnlit() []uint32 {
 	if x != nil {
 		return x.Unlit
+	}
+	return nil
+}
+
+func (x *PlaneSnapshot) GetDim() []uint32 {
+	if x != nil {
+		return x.Dim
+	}
+	return nil
+}
+
+func (x *PlaneSnapshot) GetTrial() *Trial {
+	if x != nil {
+		return x.Trial
 	}
 	return nil
 }
@@ -1868,6 +1884,7 @@ type HistoryRequest struct {
 	Kinds         []string               `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`                                         // none: all
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`                                        // 0: the server's
 	BeforeSeq     uint64                 `protobuf:"varint,5,opt,name=before_seq,json=beforeSeq,proto3" json:"before_seq,omitempty"`               // 0: from the newest; else older than this one
+	Ports         []uint32               `protobuf:"varint,6,rep,packed,name=ports,proto3" json:"ports,omitempty"`                                 // none: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1937,6 +1954,13 @@ func (x *HistoryRequest) GetBeforeSeq() uint64 {
 	return 0
 }
 
+func (x *HistoryRequest) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1992,6 +2016,9 @@ type Event struct {
 	Token         uint64                 `protobuf:"varint,15,opt,name=token,proto3" json:"token,omitempty"`
 	Error         string                 `protobuf:"bytes,16,opt,name=error,proto3" json:"error,omitempty"`
 	Job           *Job                   `protobuf:"bytes,17,opt,name=job,proto3" json:"job,omitempty"`
+	Moved         *Moved                 `protobuf:"bytes,18,opt,name=moved,proto3" json:"moved,omitempty"`
+	Trial         *Trial                 `protobuf:"bytes,19,opt,name=trial,proto3" json:"trial,omitempty"`
+	Baselines     map[uint32]*Baseline   `protobuf:"bytes,20,rep,name=baselines,proto3" json:"baselines,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // that have changed, by port
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2145,18 +2172,619 @@ func (x *Event) GetJob() *Job {
 	return nil
 }
 
-type SetRequest struct {
+func (x *Event) GetMoved() *Moved {
+	if x != nil {
+		return x.Moved
+	}
+	return nil
+}
+
+func (x *Event) GetTrial() *Trial {
+	if x != nil {
+		return x.Trial
+	}
+	return nil
+}
+
+func (x *Event) GetBaselines() map[uint32]*Baseline {
+	if x != nil {
+		return x.Baselines
+	}
+	return nil
+}
+
+// Moved is a port that an operator has moved to another port of the switch.
+type Moved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
-	Target        []int32                `protobuf:"zigzag32,2,rep,packed,name=target,proto3" json:"target,omitempty"`
-	Who           string                 `protobuf:"bytes,3,opt,name=who,proto3" json:"who,omitempty"` // what the operator calls himself; the certificate's name stands beside it
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"` // label in the fabric file
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *Moved) Reset() {
+	*x = Moved{}
+	mi := &file_ocs_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Moved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Moved) ProtoMessage() {}
+
+func (x *Moved) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Moved.ProtoReflect.Descriptor instead.
+func (*Moved) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Moved) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Moved) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+// Baseline is the power against which that of a port is compared.
+type Baseline struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dbm           float64                `protobuf:"fixed64,1,opt,name=dbm,proto3" json:"dbm,omitempty"`
+	Drop          float64                `protobuf:"fixed64,2,opt,name=drop,proto3" json:"drop,omitempty"` // 0: the controller's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Baseline) Reset() {
+	*x = Baseline{}
+	mi := &file_ocs_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Baseline) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Baseline) ProtoMessage() {}
+
+func (x *Baseline) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Baseline.ProtoReflect.Descriptor instead.
+func (*Baseline) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Baseline) GetDbm() float64 {
+	if x != nil {
+		return x.Dbm
+	}
+	return 0
+}
+
+func (x *Baseline) GetDrop() float64 {
+	if x != nil {
+		return x.Drop
+	}
+	return 0
+}
+
+// Trial is a change that is undone unless it is confirmed.
+type Trial struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Planes        []uint32               `protobuf:"varint,1,rep,packed,name=planes,proto3" json:"planes,omitempty"`
+	UntilUnixNano int64                  `protobuf:"varint,2,opt,name=until_unix_nano,json=untilUnixNano,proto3" json:"until_unix_nano,omitempty"`
+	Who           string                 `protobuf:"bytes,3,opt,name=who,proto3" json:"who,omitempty"`
+	Before        []int32                `protobuf:"zigzag32,4,rep,packed,name=before,proto3" json:"before,omitempty"` // maps of the plane
+	After         []int32                `protobuf:"zigzag32,5,rep,packed,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trial) Reset() {
+	*x = Trial{}
+	mi := &file_ocs_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trial) ProtoMessage() {}
+
+func (x *Trial) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trial.ProtoReflect.Descriptor instead.
+func (*Trial) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Trial) GetPlanes() []uint32 {
+	if x != nil {
+		return x.Planes
+	}
+	return nil
+}
+
+func (x *Trial) GetUntilUnixNano() int64 {
+	if x != nil {
+		return x.UntilUnixNano
+	}
+	return 0
+}
+
+func (x *Trial) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Trial) GetBefore() []int32 {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *Trial) GetAfter() []int32 {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+type PortsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortsRequest) Reset() {
+	*x = PortsRequest{}
+	mi := &file_ocs_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortsRequest) ProtoMessage() {}
+
+func (x *PortsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortsRequest.ProtoReflect.Descriptor instead.
+func (*PortsRequest) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PortsRequest) GetPlane() uint32 {
+	if x != nil {
+		return x.Plane
+	}
+	return 0
+}
+
+type PortsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ports         []*PortState           `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortsReply) Reset() {
+	*x = PortsReply{}
+	mi := &file_ocs_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortsReply) ProtoMessage() {}
+
+func (x *PortsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortsReply.ProtoReflect.Descriptor instead.
+func (*PortsReply) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *PortsReply) GetPorts() []*PortState {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+type PortState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Label         string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"` // the switch's own
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Failed        bool                   `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	Dbm           *float64               `protobuf:"fixed64,4,opt,name=dbm,proto3,oneof" json:"dbm,omitempty"`           // received power; absent: not measured
+	Baseline      *float64               `protobuf:"fixed64,5,opt,name=baseline,proto3,oneof" json:"baseline,omitempty"` // absent: none
+	Drop          float64                `protobuf:"fixed64,6,opt,name=drop,proto3" json:"drop,omitempty"`               // loss in dB that makes the port dim
+	Dim           bool                   `protobuf:"varint,7,opt,name=dim,proto3" json:"dim,omitempty"`
+	File          string                 `protobuf:"bytes,8,opt,name=file,proto3" json:"file,omitempty"` // the label of the fabric file, where it is another one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortState) Reset() {
+	*x = PortState{}
+	mi := &file_ocs_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortState) ProtoMessage() {}
+
+func (x *PortState) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortState.ProtoReflect.Descriptor instead.
+func (*PortState) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *PortState) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *PortState) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *PortState) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+func (x *PortState) GetDbm() float64 {
+	if x != nil && x.Dbm != nil {
+		return *x.Dbm
+	}
+	return 0
+}
+
+func (x *PortState) GetBaseline() float64 {
+	if x != nil && x.Baseline != nil {
+		return *x.Baseline
+	}
+	return 0
+}
+
+func (x *PortState) GetDrop() float64 {
+	if x != nil {
+		return x.Drop
+	}
+	return 0
+}
+
+func (x *PortState) GetDim() bool {
+	if x != nil {
+		return x.Dim
+	}
+	return false
+}
+
+func (x *PortState) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+type SetBaselineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
+	Ports         []uint32               `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"` // none: all that are measured
+	Drop          float64                `protobuf:"fixed64,3,opt,name=drop,proto3" json:"drop,omitempty"`         // 0: the controller's
+	Who           string                 `protobuf:"bytes,4,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBaselineRequest) Reset() {
+	*x = SetBaselineRequest{}
+	mi := &file_ocs_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBaselineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBaselineRequest) ProtoMessage() {}
+
+func (x *SetBaselineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBaselineRequest.ProtoReflect.Descriptor instead.
+func (*SetBaselineRequest) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SetBaselineRequest) GetPlane() uint32 {
+	if x != nil {
+		return x.Plane
+	}
+	return 0
+}
+
+func (x *SetBaselineRequest) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *SetBaselineRequest) GetDrop() float64 {
+	if x != nil {
+		return x.Drop
+	}
+	return 0
+}
+
+func (x *SetBaselineRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+type SetBaselineReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBaselineReply) Reset() {
+	*x = SetBaselineReply{}
+	mi := &file_ocs_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBaselineReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBaselineReply) ProtoMessage() {}
+
+func (x *SetBaselineReply) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBaselineReply.ProtoReflect.Descriptor instead.
+func (*SetBaselineReply) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{33}
+}
+
+type RemapRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
+	Port          uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"` // label of the switch's port
+	Who           string                 `protobuf:"bytes,4,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemapRequest) Reset() {
+	*x = RemapRequest{}
+	mi := &file_ocs_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemapRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemapRequest) ProtoMessage() {}
+
+func (x *RemapRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemapRequest.ProtoReflect.Descriptor instead.
+func (*RemapRequest) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RemapRequest) GetPlane() uint32 {
+	if x != nil {
+		return x.Plane
+	}
+	return 0
+}
+
+func (x *RemapRequest) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *RemapRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *RemapRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+type RemapReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemapReply) Reset() {
+	*x = RemapReply{}
+	mi := &file_ocs_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemapReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemapReply) ProtoMessage() {}
+
+func (x *RemapReply) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemapReply.ProtoReflect.Descriptor instead.
+func (*RemapReply) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{35}
+}
+
+type SetRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Who             string                 `protobuf:"bytes,3,opt,name=who,proto3" json:"who,omitempty"` // what the operator calls himself; the certificate's name stands beside it
+	Planes          []*PlaneMap            `protobuf:"bytes,4,rep,name=planes,proto3" json:"planes,omitempty"`
+	DryRun          bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                              // only check
+	ConfirmWithinNs int64                  `protobuf:"varint,6,opt,name=confirm_within_ns,json=confirmWithinNs,proto3" json:"confirm_within_ns,omitempty"` // undo the change after this time unless it is confirmed; 0: keep it
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
 func (x *SetRequest) Reset() {
 	*x = SetRequest{}
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2796,7 @@ func (x *SetRequest) String() string {
 func (*SetRequest) ProtoMessage() {}
 
 func (x *SetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,21 +2809,7 @@ func (x *SetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRequest.ProtoReflect.Descriptor instead.
 func (*SetRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *SetRequest) GetPlane() uint32 {
-	if x != nil {
-		return x.Plane
-	}
-	return 0
-}
-
-func (x *SetRequest) GetTarget() []int32 {
-	if x != nil {
-		return x.Target
-	}
-	return nil
+	return file_ocs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetRequest) GetWho() string {
@@ -2203,6 +2817,175 @@ func (x *SetRequest) GetWho() string {
 		return x.Who
 	}
 	return ""
+}
+
+func (x *SetRequest) GetPlanes() []*PlaneMap {
+	if x != nil {
+		return x.Planes
+	}
+	return nil
+}
+
+func (x *SetRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetRequest) GetConfirmWithinNs() int64 {
+	if x != nil {
+		return x.ConfirmWithinNs
+	}
+	return 0
+}
+
+type PlaneMap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
+	Target        []int32                `protobuf:"zigzag32,2,rep,packed,name=target,proto3" json:"target,omitempty"`
+	IfCurrent     []int32                `protobuf:"zigzag32,3,rep,packed,name=if_current,json=ifCurrent,proto3" json:"if_current,omitempty"` // refuse another present map; none: any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaneMap) Reset() {
+	*x = PlaneMap{}
+	mi := &file_ocs_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaneMap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaneMap) ProtoMessage() {}
+
+func (x *PlaneMap) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaneMap.ProtoReflect.Descriptor instead.
+func (*PlaneMap) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *PlaneMap) GetPlane() uint32 {
+	if x != nil {
+		return x.Plane
+	}
+	return 0
+}
+
+func (x *PlaneMap) GetTarget() []int32 {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *PlaneMap) GetIfCurrent() []int32 {
+	if x != nil {
+		return x.IfCurrent
+	}
+	return nil
+}
+
+type ConfirmRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"` // one of the change
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmRequest) Reset() {
+	*x = ConfirmRequest{}
+	mi := &file_ocs_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmRequest) ProtoMessage() {}
+
+func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmRequest) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ConfirmRequest) GetPlane() uint32 {
+	if x != nil {
+		return x.Plane
+	}
+	return 0
+}
+
+func (x *ConfirmRequest) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+type ConfirmReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmReply) Reset() {
+	*x = ConfirmReply{}
+	mi := &file_ocs_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmReply) ProtoMessage() {}
+
+func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
+func (*ConfirmReply) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{39}
 }
 
 type SetReply struct {
@@ -2213,7 +2996,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +3008,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +3021,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{27}
+	return file_ocs_proto_rawDescGZIP(), []int{40}
 }
 
 type EnableRequest struct {
@@ -2251,7 +3034,7 @@ type EnableRequest struct {
 
 func (x *EnableRequest) Reset() {
 	*x = EnableRequest{}
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +3046,7 @@ func (x *EnableRequest) String() string {
 func (*EnableRequest) ProtoMessage() {}
 
 func (x *EnableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +3059,7 @@ func (x *EnableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableRequest.ProtoReflect.Descriptor instead.
 func (*EnableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{28}
+	return file_ocs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *EnableRequest) GetPlane() uint32 {
@@ -2301,7 +3084,7 @@ type EnableReply struct {
 
 func (x *EnableReply) Reset() {
 	*x = EnableReply{}
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +3096,7 @@ func (x *EnableReply) String() string {
 func (*EnableReply) ProtoMessage() {}
 
 func (x *EnableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +3109,7 @@ func (x *EnableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReply.ProtoReflect.Descriptor instead.
 func (*EnableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{29}
+	return file_ocs_proto_rawDescGZIP(), []int{42}
 }
 
 type DisableRequest struct {
@@ -2340,7 +3123,7 @@ type DisableRequest struct {
 
 func (x *DisableRequest) Reset() {
 	*x = DisableRequest{}
-	mi := &file_ocs_proto_msgTypes[30]
+	mi := &file_ocs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +3135,7 @@ func (x *DisableRequest) String() string {
 func (*DisableRequest) ProtoMessage() {}
 
 func (x *DisableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[30]
+	mi := &file_ocs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +3148,7 @@ func (x *DisableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableRequest.ProtoReflect.Descriptor instead.
 func (*DisableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{30}
+	return file_ocs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DisableRequest) GetPlane() uint32 {
@@ -2397,7 +3180,7 @@ type DisableReply struct {
 
 func (x *DisableReply) Reset() {
 	*x = DisableReply{}
-	mi := &file_ocs_proto_msgTypes[31]
+	mi := &file_ocs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +3192,7 @@ func (x *DisableReply) String() string {
 func (*DisableReply) ProtoMessage() {}
 
 func (x *DisableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[31]
+	mi := &file_ocs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +3205,7 @@ func (x *DisableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReply.ProtoReflect.Descriptor instead.
 func (*DisableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{31}
+	return file_ocs_proto_rawDescGZIP(), []int{44}
 }
 
 type BeginJobRequest struct {
@@ -2438,7 +3221,7 @@ type BeginJobRequest struct {
 
 func (x *BeginJobRequest) Reset() {
 	*x = BeginJobRequest{}
-	mi := &file_ocs_proto_msgTypes[32]
+	mi := &file_ocs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2450,7 +3233,7 @@ func (x *BeginJobRequest) String() string {
 func (*BeginJobRequest) ProtoMessage() {}
 
 func (x *BeginJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[32]
+	mi := &file_ocs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2463,7 +3246,7 @@ func (x *BeginJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginJobRequest.ProtoReflect.Descriptor instead.
 func (*BeginJobRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{32}
+	return file_ocs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BeginJobRequest) GetJob() *Job {
@@ -2496,7 +3279,7 @@ type JobMap struct {
 
 func (x *JobMap) Reset() {
 	*x = JobMap{}
-	mi := &file_ocs_proto_msgTypes[33]
+	mi := &file_ocs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +3291,7 @@ func (x *JobMap) String() string {
 func (*JobMap) ProtoMessage() {}
 
 func (x *JobMap) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[33]
+	mi := &file_ocs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +3304,7 @@ func (x *JobMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMap.ProtoReflect.Descriptor instead.
 func (*JobMap) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{33}
+	return file_ocs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JobMap) GetTo() []int32 {
@@ -2539,7 +3322,7 @@ type BeginJobReply struct {
 
 func (x *BeginJobReply) Reset() {
 	*x = BeginJobReply{}
-	mi := &file_ocs_proto_msgTypes[34]
+	mi := &file_ocs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +3334,7 @@ func (x *BeginJobReply) String() string {
 func (*BeginJobReply) ProtoMessage() {}
 
 func (x *BeginJobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[34]
+	mi := &file_ocs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +3347,7 @@ func (x *BeginJobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginJobReply.ProtoReflect.Descriptor instead.
 func (*BeginJobReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{34}
+	return file_ocs_proto_rawDescGZIP(), []int{47}
 }
 
 type EndJobRequest struct {
@@ -2577,7 +3360,7 @@ type EndJobRequest struct {
 
 func (x *EndJobRequest) Reset() {
 	*x = EndJobRequest{}
-	mi := &file_ocs_proto_msgTypes[35]
+	mi := &file_ocs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +3372,7 @@ func (x *EndJobRequest) String() string {
 func (*EndJobRequest) ProtoMessage() {}
 
 func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[35]
+	mi := &file_ocs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +3385,7 @@ func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJobRequest.ProtoReflect.Descriptor instead.
 func (*EndJobRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{35}
+	return file_ocs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *EndJobRequest) GetId() string {
@@ -2627,7 +3410,7 @@ type EndJobReply struct {
 
 func (x *EndJobReply) Reset() {
 	*x = EndJobReply{}
-	mi := &file_ocs_proto_msgTypes[36]
+	mi := &file_ocs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +3422,7 @@ func (x *EndJobReply) String() string {
 func (*EndJobReply) ProtoMessage() {}
 
 func (x *EndJobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[36]
+	mi := &file_ocs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +3435,7 @@ func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJobReply.ProtoReflect.Descriptor instead.
 func (*EndJobReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{36}
+	return file_ocs_proto_rawDescGZIP(), []int{49}
 }
 
 var File_ocs_proto protoreflect.FileDescriptor
@@ -2758,7 +3541,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x06planes\x18\x05 \x03(\v2\x1f.lightpath.ocs.v1.PlaneSnapshotR\x06planes\x124\n" +
 	"\x05ports\x18\x06 \x03(\v2\x1e.lightpath.ocs.v1.PortSnapshotR\x05ports\x12-\n" +
 	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\x12)\n" +
-	"\x04jobs\x18\b \x03(\v2\x15.lightpath.ocs.v1.JobR\x04jobs\"\xa8\x03\n" +
+	"\x04jobs\x18\b \x03(\v2\x15.lightpath.ocs.v1.JobR\x04jobs\"\xe9\x03\n" +
 	"\rPlaneSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -2776,7 +3559,9 @@ const file_ocs_proto_rawDesc = "" +
 	"\adesired\x18\r \x03(\x11R\adesired\x12\x14\n" +
 	"\x05posts\x18\x0e \x01(\x04R\x05posts\x12\x18\n" +
 	"\arefused\x18\x0f \x01(\x04R\arefused\x12\x14\n" +
-	"\x05unlit\x18\x10 \x03(\rR\x05unlit\"\xb9\x01\n" +
+	"\x05unlit\x18\x10 \x03(\rR\x05unlit\x12\x10\n" +
+	"\x03dim\x18\x11 \x03(\rR\x03dim\x12-\n" +
+	"\x05trial\x18\x12 \x01(\v2\x17.lightpath.ocs.v1.TrialR\x05trial\"\xb9\x01\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2790,16 +3575,17 @@ const file_ocs_proto_rawDesc = "" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
 	"\battached\x18\x02 \x01(\bR\battached\x12\x10\n" +
 	"\x03who\x18\x03 \x01(\tR\x03who\x12&\n" +
-	"\x0fsince_unix_nano\x18\x04 \x01(\x03R\rsinceUnixNano\"\xa8\x01\n" +
+	"\x0fsince_unix_nano\x18\x04 \x01(\x03R\rsinceUnixNano\"\xbe\x01\n" +
 	"\x0eHistoryRequest\x12\x19\n" +
 	"\x05plane\x18\x01 \x01(\rH\x00R\x05plane\x88\x01\x01\x12&\n" +
 	"\x0fsince_unix_nano\x18\x02 \x01(\x03R\rsinceUnixNano\x12\x14\n" +
 	"\x05kinds\x18\x03 \x03(\tR\x05kinds\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1d\n" +
 	"\n" +
-	"before_seq\x18\x05 \x01(\x04R\tbeforeSeqB\b\n" +
+	"before_seq\x18\x05 \x01(\x04R\tbeforeSeq\x12\x14\n" +
+	"\x05ports\x18\x06 \x03(\rR\x05portsB\b\n" +
 	"\x06_plane\"\x0e\n" +
-	"\fWatchRequest\"\x9c\x03\n" +
+	"\fWatchRequest\"\x9a\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12$\n" +
 	"\x0etime_unix_nano\x18\x02 \x01(\x03R\ftimeUnixNano\x12\x12\n" +
@@ -2818,12 +3604,69 @@ const file_ocs_proto_rawDesc = "" +
 	"\x03who\x18\x0e \x01(\tR\x03who\x12\x14\n" +
 	"\x05token\x18\x0f \x01(\x04R\x05token\x12\x14\n" +
 	"\x05error\x18\x10 \x01(\tR\x05error\x12'\n" +
-	"\x03job\x18\x11 \x01(\v2\x15.lightpath.ocs.v1.JobR\x03job\"L\n" +
+	"\x03job\x18\x11 \x01(\v2\x15.lightpath.ocs.v1.JobR\x03job\x12-\n" +
+	"\x05moved\x18\x12 \x01(\v2\x17.lightpath.ocs.v1.MovedR\x05moved\x12-\n" +
+	"\x05trial\x18\x13 \x01(\v2\x17.lightpath.ocs.v1.TrialR\x05trial\x12D\n" +
+	"\tbaselines\x18\x14 \x03(\v2&.lightpath.ocs.v1.Event.BaselinesEntryR\tbaselines\x1aX\n" +
+	"\x0eBaselinesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\rR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.lightpath.ocs.v1.BaselineR\x05value:\x028\x01\"+\n" +
+	"\x05Moved\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\"0\n" +
+	"\bBaseline\x12\x10\n" +
+	"\x03dbm\x18\x01 \x01(\x01R\x03dbm\x12\x12\n" +
+	"\x04drop\x18\x02 \x01(\x01R\x04drop\"\x87\x01\n" +
+	"\x05Trial\x12\x16\n" +
+	"\x06planes\x18\x01 \x03(\rR\x06planes\x12&\n" +
+	"\x0funtil_unix_nano\x18\x02 \x01(\x03R\runtilUnixNano\x12\x10\n" +
+	"\x03who\x18\x03 \x01(\tR\x03who\x12\x16\n" +
+	"\x06before\x18\x04 \x03(\x11R\x06before\x12\x14\n" +
+	"\x05after\x18\x05 \x03(\x11R\x05after\"$\n" +
+	"\fPortsRequest\x12\x14\n" +
+	"\x05plane\x18\x01 \x01(\rR\x05plane\"?\n" +
 	"\n" +
-	"SetRequest\x12\x14\n" +
+	"PortsReply\x121\n" +
+	"\x05ports\x18\x01 \x03(\v2\x1b.lightpath.ocs.v1.PortStateR\x05ports\"\xd6\x01\n" +
+	"\tPortState\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\bR\x06failed\x12\x15\n" +
+	"\x03dbm\x18\x04 \x01(\x01H\x00R\x03dbm\x88\x01\x01\x12\x1f\n" +
+	"\bbaseline\x18\x05 \x01(\x01H\x01R\bbaseline\x88\x01\x01\x12\x12\n" +
+	"\x04drop\x18\x06 \x01(\x01R\x04drop\x12\x10\n" +
+	"\x03dim\x18\a \x01(\bR\x03dim\x12\x12\n" +
+	"\x04file\x18\b \x01(\tR\x04fileB\x06\n" +
+	"\x04_dbmB\v\n" +
+	"\t_baseline\"f\n" +
+	"\x12SetBaselineRequest\x12\x14\n" +
+	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
+	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x12\n" +
+	"\x04drop\x18\x03 \x01(\x01R\x04drop\x12\x10\n" +
+	"\x03who\x18\x04 \x01(\tR\x03who\"\x12\n" +
+	"\x10SetBaselineReply\"Z\n" +
+	"\fRemapRequest\x12\x14\n" +
+	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x10\n" +
+	"\x03who\x18\x04 \x01(\tR\x03who\"\f\n" +
+	"\n" +
+	"RemapReply\"\xa3\x01\n" +
+	"\n" +
+	"SetRequest\x12\x10\n" +
+	"\x03who\x18\x03 \x01(\tR\x03who\x122\n" +
+	"\x06planes\x18\x04 \x03(\v2\x1a.lightpath.ocs.v1.PlaneMapR\x06planes\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12*\n" +
+	"\x11confirm_within_ns\x18\x06 \x01(\x03R\x0fconfirmWithinNsJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"W\n" +
+	"\bPlaneMap\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x16\n" +
-	"\x06target\x18\x02 \x03(\x11R\x06target\x12\x10\n" +
-	"\x03who\x18\x03 \x01(\tR\x03who\"\n" +
+	"\x06target\x18\x02 \x03(\x11R\x06target\x12\x1d\n" +
+	"\n" +
+	"if_current\x18\x03 \x03(\x11R\tifCurrent\"8\n" +
+	"\x0eConfirmRequest\x12\x14\n" +
+	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\"\x0e\n" +
+	"\fConfirmReply\"\n" +
 	"\n" +
 	"\bSetReply\"7\n" +
 	"\rEnableRequest\x12\x14\n" +
@@ -2871,12 +3714,16 @@ const file_ocs_proto_rawDesc = "" +
 	"\x0eFAULT_CODE_JOB\x10\x142\x90\x01\n" +
 	"\x05Ranks\x12:\n" +
 	"\x06Attach\x12\x14.lightpath.ocs.v1.Up\x1a\x16.lightpath.ocs.v1.Down(\x010\x01\x12K\n" +
-	"\aWaiting\x12 .lightpath.ocs.v1.WaitingRequest\x1a\x1e.lightpath.ocs.v1.WaitingReply2\xd0\x04\n" +
+	"\aWaiting\x12 .lightpath.ocs.v1.WaitingRequest\x1a\x1e.lightpath.ocs.v1.WaitingReply2\x84\a\n" +
 	"\tOperators\x12E\n" +
 	"\x06Status\x12\x1f.lightpath.ocs.v1.StatusRequest\x1a\x1a.lightpath.ocs.v1.Snapshot\x12F\n" +
 	"\aHistory\x12 .lightpath.ocs.v1.HistoryRequest\x1a\x17.lightpath.ocs.v1.Event0\x01\x12B\n" +
-	"\x05Watch\x12\x1e.lightpath.ocs.v1.WatchRequest\x1a\x17.lightpath.ocs.v1.Event0\x01\x12?\n" +
-	"\x03Set\x12\x1c.lightpath.ocs.v1.SetRequest\x1a\x1a.lightpath.ocs.v1.SetReply\x12H\n" +
+	"\x05Watch\x12\x1e.lightpath.ocs.v1.WatchRequest\x1a\x17.lightpath.ocs.v1.Event0\x01\x12E\n" +
+	"\x05Ports\x12\x1e.lightpath.ocs.v1.PortsRequest\x1a\x1c.lightpath.ocs.v1.PortsReply\x12W\n" +
+	"\vSetBaseline\x12$.lightpath.ocs.v1.SetBaselineRequest\x1a\".lightpath.ocs.v1.SetBaselineReply\x12E\n" +
+	"\x05Remap\x12\x1e.lightpath.ocs.v1.RemapRequest\x1a\x1c.lightpath.ocs.v1.RemapReply\x12?\n" +
+	"\x03Set\x12\x1c.lightpath.ocs.v1.SetRequest\x1a\x1a.lightpath.ocs.v1.SetReply\x12K\n" +
+	"\aConfirm\x12 .lightpath.ocs.v1.ConfirmRequest\x1a\x1e.lightpath.ocs.v1.ConfirmReply\x12H\n" +
 	"\x06Enable\x12\x1f.lightpath.ocs.v1.EnableRequest\x1a\x1d.lightpath.ocs.v1.EnableReply\x12K\n" +
 	"\aDisable\x12 .lightpath.ocs.v1.DisableRequest\x1a\x1e.lightpath.ocs.v1.DisableReply\x12N\n" +
 	"\bBeginJob\x12!.lightpath.ocs.v1.BeginJobRequest\x1a\x1f.lightpath.ocs.v1.BeginJobReply\x12H\n" +
@@ -2895,46 +3742,60 @@ func file_ocs_proto_rawDescGZIP() []byte {
 }
 
 var file_ocs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_ocs_proto_goTypes = []any{
-	(FaultCode)(0),          // 0: lightpath.ocs.v1.FaultCode
-	(*Up)(nil),              // 1: lightpath.ocs.v1.Up
-	(*Down)(nil),            // 2: lightpath.ocs.v1.Down
-	(*Hello)(nil),           // 3: lightpath.ocs.v1.Hello
-	(*Welcome)(nil),         // 4: lightpath.ocs.v1.Welcome
-	(*PastMap)(nil),         // 5: lightpath.ocs.v1.PastMap
-	(*PlaneInfo)(nil),       // 6: lightpath.ocs.v1.PlaneInfo
-	(*Lease)(nil),           // 7: lightpath.ocs.v1.Lease
-	(*Post)(nil),            // 8: lightpath.ocs.v1.Post
-	(*Acquire)(nil),         // 9: lightpath.ocs.v1.Acquire
-	(*Release)(nil),         // 10: lightpath.ocs.v1.Release
-	(*Goodbye)(nil),         // 11: lightpath.ocs.v1.Goodbye
-	(*Changed)(nil),         // 12: lightpath.ocs.v1.Changed
-	(*Refused)(nil),         // 13: lightpath.ocs.v1.Refused
-	(*Granted)(nil),         // 14: lightpath.ocs.v1.Granted
-	(*Wanted)(nil),          // 15: lightpath.ocs.v1.Wanted
-	(*Fault)(nil),           // 16: lightpath.ocs.v1.Fault
-	(*WaitingRequest)(nil),  // 17: lightpath.ocs.v1.WaitingRequest
-	(*WaitingReply)(nil),    // 18: lightpath.ocs.v1.WaitingReply
-	(*StatusRequest)(nil),   // 19: lightpath.ocs.v1.StatusRequest
-	(*Snapshot)(nil),        // 20: lightpath.ocs.v1.Snapshot
-	(*PlaneSnapshot)(nil),   // 21: lightpath.ocs.v1.PlaneSnapshot
-	(*Job)(nil),             // 22: lightpath.ocs.v1.Job
-	(*PortSnapshot)(nil),    // 23: lightpath.ocs.v1.PortSnapshot
-	(*HistoryRequest)(nil),  // 24: lightpath.ocs.v1.HistoryRequest
-	(*WatchRequest)(nil),    // 25: lightpath.ocs.v1.WatchRequest
-	(*Event)(nil),           // 26: lightpath.ocs.v1.Event
-	(*SetRequest)(nil),      // 27: lightpath.ocs.v1.SetRequest
-	(*SetReply)(nil),        // 28: lightpath.ocs.v1.SetReply
-	(*EnableRequest)(nil),   // 29: lightpath.ocs.v1.EnableRequest
-	(*EnableReply)(nil),     // 30: lightpath.ocs.v1.EnableReply
-	(*DisableRequest)(nil),  // 31: lightpath.ocs.v1.DisableRequest
-	(*DisableReply)(nil),    // 32: lightpath.ocs.v1.DisableReply
-	(*BeginJobRequest)(nil), // 33: lightpath.ocs.v1.BeginJobRequest
-	(*JobMap)(nil),          // 34: lightpath.ocs.v1.JobMap
-	(*BeginJobReply)(nil),   // 35: lightpath.ocs.v1.BeginJobReply
-	(*EndJobRequest)(nil),   // 36: lightpath.ocs.v1.EndJobRequest
-	(*EndJobReply)(nil),     // 37: lightpath.ocs.v1.EndJobReply
+	(FaultCode)(0),             // 0: lightpath.ocs.v1.FaultCode
+	(*Up)(nil),                 // 1: lightpath.ocs.v1.Up
+	(*Down)(nil),               // 2: lightpath.ocs.v1.Down
+	(*Hello)(nil),              // 3: lightpath.ocs.v1.Hello
+	(*Welcome)(nil),            // 4: lightpath.ocs.v1.Welcome
+	(*PastMap)(nil),            // 5: lightpath.ocs.v1.PastMap
+	(*PlaneInfo)(nil),          // 6: lightpath.ocs.v1.PlaneInfo
+	(*Lease)(nil),              // 7: lightpath.ocs.v1.Lease
+	(*Post)(nil),               // 8: lightpath.ocs.v1.Post
+	(*Acquire)(nil),            // 9: lightpath.ocs.v1.Acquire
+	(*Release)(nil),            // 10: lightpath.ocs.v1.Release
+	(*Goodbye)(nil),            // 11: lightpath.ocs.v1.Goodbye
+	(*Changed)(nil),            // 12: lightpath.ocs.v1.Changed
+	(*Refused)(nil),            // 13: lightpath.ocs.v1.Refused
+	(*Granted)(nil),            // 14: lightpath.ocs.v1.Granted
+	(*Wanted)(nil),             // 15: lightpath.ocs.v1.Wanted
+	(*Fault)(nil),              // 16: lightpath.ocs.v1.Fault
+	(*WaitingRequest)(nil),     // 17: lightpath.ocs.v1.WaitingRequest
+	(*WaitingReply)(nil),       // 18: lightpath.ocs.v1.WaitingReply
+	(*StatusRequest)(nil),      // 19: lightpath.ocs.v1.StatusRequest
+	(*Snapshot)(nil),           // 20: lightpath.ocs.v1.Snapshot
+	(*PlaneSnapshot)(nil),      // 21: lightpath.ocs.v1.PlaneSnapshot
+	(*Job)(nil),                // 22: lightpath.ocs.v1.Job
+	(*PortSnapshot)(nil),       // 23: lightpath.ocs.v1.PortSnapshot
+	(*HistoryRequest)(nil),     // 24: lightpath.ocs.v1.HistoryRequest
+	(*WatchRequest)(nil),       // 25: lightpath.ocs.v1.WatchRequest
+	(*Event)(nil),              // 26: lightpath.ocs.v1.Event
+	(*Moved)(nil),              // 27: lightpath.ocs.v1.Moved
+	(*Baseline)(nil),           // 28: lightpath.ocs.v1.Baseline
+	(*Trial)(nil),              // 29: lightpath.ocs.v1.Trial
+	(*PortsRequest)(nil),       // 30: lightpath.ocs.v1.PortsRequest
+	(*PortsReply)(nil),         // 31: lightpath.ocs.v1.PortsReply
+	(*PortState)(nil),          // 32: lightpath.ocs.v1.PortState
+	(*SetBaselineRequest)(nil), // 33: lightpath.ocs.v1.SetBaselineRequest
+	(*SetBaselineReply)(nil),   // 34: lightpath.ocs.v1.SetBaselineReply
+	(*RemapRequest)(nil),       // 35: lightpath.ocs.v1.RemapRequest
+	(*RemapReply)(nil),         // 36: lightpath.ocs.v1.RemapReply
+	(*SetRequest)(nil),         // 37: lightpath.ocs.v1.SetRequest
+	(*PlaneMap)(nil),           // 38: lightpath.ocs.v1.PlaneMap
+	(*ConfirmRequest)(nil),     // 39: lightpath.ocs.v1.ConfirmRequest
+	(*ConfirmReply)(nil),       // 40: lightpath.ocs.v1.ConfirmReply
+	(*SetReply)(nil),           // 41: lightpath.ocs.v1.SetReply
+	(*EnableRequest)(nil),      // 42: lightpath.ocs.v1.EnableRequest
+	(*EnableReply)(nil),        // 43: lightpath.ocs.v1.EnableReply
+	(*DisableRequest)(nil),     // 44: lightpath.ocs.v1.DisableRequest
+	(*DisableReply)(nil),       // 45: lightpath.ocs.v1.DisableReply
+	(*BeginJobRequest)(nil),    // 46: lightpath.ocs.v1.BeginJobRequest
+	(*JobMap)(nil),             // 47: lightpath.ocs.v1.JobMap
+	(*BeginJobReply)(nil),      // 48: lightpath.ocs.v1.BeginJobReply
+	(*EndJobRequest)(nil),      // 49: lightpath.ocs.v1.EndJobRequest
+	(*EndJobReply)(nil),        // 50: lightpath.ocs.v1.EndJobReply
+	nil,                        // 51: lightpath.ocs.v1.Event.BaselinesEntry
 }
 var file_ocs_proto_depIdxs = []int32{
 	3,  // 0: lightpath.ocs.v1.Up.hello:type_name -> lightpath.ocs.v1.Hello
@@ -2961,34 +3822,49 @@ var file_ocs_proto_depIdxs = []int32{
 	7,  // 21: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
 	22, // 22: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
 	7,  // 23: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
-	22, // 24: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
-	22, // 25: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
-	34, // 26: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.JobMap
-	1,  // 27: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	17, // 28: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	19, // 29: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	24, // 30: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	25, // 31: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	27, // 32: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	29, // 33: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	31, // 34: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	33, // 35: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
-	36, // 36: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
-	2,  // 37: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	18, // 38: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	20, // 39: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	26, // 40: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	26, // 41: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	28, // 42: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	30, // 43: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	32, // 44: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	35, // 45: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
-	37, // 46: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
-	37, // [37:47] is the sub-list for method output_type
-	27, // [27:37] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	29, // 24: lightpath.ocs.v1.PlaneSnapshot.trial:type_name -> lightpath.ocs.v1.Trial
+	22, // 25: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
+	27, // 26: lightpath.ocs.v1.Event.moved:type_name -> lightpath.ocs.v1.Moved
+	29, // 27: lightpath.ocs.v1.Event.trial:type_name -> lightpath.ocs.v1.Trial
+	51, // 28: lightpath.ocs.v1.Event.baselines:type_name -> lightpath.ocs.v1.Event.BaselinesEntry
+	32, // 29: lightpath.ocs.v1.PortsReply.ports:type_name -> lightpath.ocs.v1.PortState
+	38, // 30: lightpath.ocs.v1.SetRequest.planes:type_name -> lightpath.ocs.v1.PlaneMap
+	22, // 31: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
+	47, // 32: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.JobMap
+	28, // 33: lightpath.ocs.v1.Event.BaselinesEntry.value:type_name -> lightpath.ocs.v1.Baseline
+	1,  // 34: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	17, // 35: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	19, // 36: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	24, // 37: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	25, // 38: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	30, // 39: lightpath.ocs.v1.Operators.Ports:input_type -> lightpath.ocs.v1.PortsRequest
+	33, // 40: lightpath.ocs.v1.Operators.SetBaseline:input_type -> lightpath.ocs.v1.SetBaselineRequest
+	35, // 41: lightpath.ocs.v1.Operators.Remap:input_type -> lightpath.ocs.v1.RemapRequest
+	37, // 42: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	39, // 43: lightpath.ocs.v1.Operators.Confirm:input_type -> lightpath.ocs.v1.ConfirmRequest
+	42, // 44: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	44, // 45: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	46, // 46: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
+	49, // 47: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
+	2,  // 48: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	18, // 49: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	20, // 50: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	26, // 51: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	26, // 52: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	31, // 53: lightpath.ocs.v1.Operators.Ports:output_type -> lightpath.ocs.v1.PortsReply
+	34, // 54: lightpath.ocs.v1.Operators.SetBaseline:output_type -> lightpath.ocs.v1.SetBaselineReply
+	36, // 55: lightpath.ocs.v1.Operators.Remap:output_type -> lightpath.ocs.v1.RemapReply
+	41, // 56: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	40, // 57: lightpath.ocs.v1.Operators.Confirm:output_type -> lightpath.ocs.v1.ConfirmReply
+	43, // 58: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	45, // 59: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	48, // 60: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
+	50, // 61: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
+	48, // [48:62] is the sub-list for method output_type
+	34, // [34:48] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }
@@ -3004,13 +3880,14 @@ func file_ocs_proto_init() {
 		(*Up_Goodbye)(nil),
 	}
 	file_ocs_proto_msgTypes[23].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ocs_proto_rawDesc), len(file_ocs_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   37,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

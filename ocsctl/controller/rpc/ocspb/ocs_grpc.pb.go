@@ -171,30 +171,41 @@ var Ranks_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Operators_Status_FullMethodName   = "/lightpath.ocs.v1.Operators/Status"
-	Operators_History_FullMethodName  = "/lightpath.ocs.v1.Operators/History"
-	Operators_Watch_FullMethodName    = "/lightpath.ocs.v1.Operators/Watch"
-	Operators_Set_FullMethodName      = "/lightpath.ocs.v1.Operators/Set"
-	Operators_Enable_FullMethodName   = "/lightpath.ocs.v1.Operators/Enable"
-	Operators_Disable_FullMethodName  = "/lightpath.ocs.v1.Operators/Disable"
-	Operators_BeginJob_FullMethodName = "/lightpath.ocs.v1.Operators/BeginJob"
-	Operators_EndJob_FullMethodName   = "/lightpath.ocs.v1.Operators/EndJob"
+	Operators_Status_FullMethodName      = "/lightpath.ocs.v1.Operators/Status"
+	Operators_History_FullMethodName     = "/lightpath.ocs.v1.Operators/History"
+	Operators_Watch_FullMethodName       = "/lightpath.ocs.v1.Operators/Watch"
+	Operators_Ports_FullMethodName       = "/lightpath.ocs.v1.Operators/Ports"
+	Operators_SetBaseline_FullMethodName = "/lightpath.ocs.v1.Operators/SetBaseline"
+	Operators_Remap_FullMethodName       = "/lightpath.ocs.v1.Operators/Remap"
+	Operators_Set_FullMethodName         = "/lightpath.ocs.v1.Operators/Set"
+	Operators_Confirm_FullMethodName     = "/lightpath.ocs.v1.Operators/Confirm"
+	Operators_Enable_FullMethodName      = "/lightpath.ocs.v1.Operators/Enable"
+	Operators_Disable_FullMethodName     = "/lightpath.ocs.v1.Operators/Disable"
+	Operators_BeginJob_FullMethodName    = "/lightpath.ocs.v1.Operators/BeginJob"
+	Operators_EndJob_FullMethodName      = "/lightpath.ocs.v1.Operators/EndJob"
 )
 
 // OperatorsClient is the client API for Operators service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Operators is for people and their programs. A certificate whose organizational unit is "rank"
-// may not call it.
+// Operators is for people and their programs. The organizational units of a certificate say what it may call.
 type OperatorsClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*Snapshot, error)
 	// History is newest first.
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
 	// Watch sends every event from now on. A reader that falls behind is cut off.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
-	// Set gives a free plane a map, and returns when it has settled.
+	// Ports returns the ports of a plane at its switch.
+	Ports(ctx context.Context, in *PortsRequest, opts ...grpc.CallOption) (*PortsReply, error)
+	// SetBaseline makes the present power of ports their baseline.
+	SetBaseline(ctx context.Context, in *SetBaselineRequest, opts ...grpc.CallOption) (*SetBaselineReply, error)
+	// Remap gives a port of a plane another port of its switch.
+	Remap(ctx context.Context, in *RemapRequest, opts ...grpc.CallOption) (*RemapReply, error)
+	// Set gives free planes maps, as one change, and returns when they have settled.
 	Set(ctx context.Context, in *SetRequest, opts ...grpc.CallOption) (*SetReply, error)
+	// Confirm keeps a change that would be undone otherwise.
+	Confirm(ctx context.Context, in *ConfirmRequest, opts ...grpc.CallOption) (*ConfirmReply, error)
 	Enable(ctx context.Context, in *EnableRequest, opts ...grpc.CallOption) (*EnableReply, error)
 	Disable(ctx context.Context, in *DisableRequest, opts ...grpc.CallOption) (*DisableReply, error)
 	// BeginJob reserves ports for a job and sets its circuits; it returns when these have settled.
@@ -259,10 +270,50 @@ func (c *operatorsClient) Watch(ctx context.Context, in *WatchRequest, opts ...g
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Operators_WatchClient = grpc.ServerStreamingClient[Event]
 
+func (c *operatorsClient) Ports(ctx context.Context, in *PortsRequest, opts ...grpc.CallOption) (*PortsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PortsReply)
+	err := c.cc.Invoke(ctx, Operators_Ports_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorsClient) SetBaseline(ctx context.Context, in *SetBaselineRequest, opts ...grpc.CallOption) (*SetBaselineReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetBaselineReply)
+	err := c.cc.Invoke(ctx, Operators_SetBaseline_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorsClient) Remap(ctx context.Context, in *RemapRequest, opts ...grpc.CallOption) (*RemapReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemapReply)
+	err := c.cc.Invoke(ctx, Operators_Remap_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *operatorsClient) Set(ctx context.Context, in *SetRequest, opts ...grpc.CallOption) (*SetReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetReply)
 	err := c.cc.Invoke(ctx, Operators_Set_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorsClient) Confirm(ctx context.Context, in *ConfirmRequest, opts ...grpc.CallOption) (*ConfirmReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConfirmReply)
+	err := c.cc.Invoke(ctx, Operators_Confirm_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -313,16 +364,23 @@ func (c *operatorsClient) EndJob(ctx context.Context, in *EndJobRequest, opts ..
 // All implementations must embed UnimplementedOperatorsServer
 // for forward compatibility.
 //
-// Operators is for people and their programs. A certificate whose organizational unit is "rank"
-// may not call it.
+// Operators is for people and their programs. The organizational units of a certificate say what it may call.
 type OperatorsServer interface {
 	Status(context.Context, *StatusRequest) (*Snapshot, error)
 	// History is newest first.
 	History(*HistoryRequest, grpc.ServerStreamingServer[Event]) error
 	// Watch sends every event from now on. A reader that falls behind is cut off.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
-	// Set gives a free plane a map, and returns when it has settled.
+	// Ports returns the ports of a plane at its switch.
+	Ports(context.Context, *PortsRequest) (*PortsReply, error)
+	// SetBaseline makes the present power of ports their baseline.
+	SetBaseline(context.Context, *SetBaselineRequest) (*SetBaselineReply, error)
+	// Remap gives a port of a plane another port of its switch.
+	Remap(context.Context, *RemapRequest) (*RemapReply, error)
+	// Set gives free planes maps, as one change, and returns when they have settled.
 	Set(context.Context, *SetRequest) (*SetReply, error)
+	// Confirm keeps a change that would be undone otherwise.
+	Confirm(context.Context, *ConfirmRequest) (*ConfirmReply, error)
 	Enable(context.Context, *EnableRequest) (*EnableReply, error)
 	Disable(context.Context, *DisableRequest) (*DisableReply, error)
 	// BeginJob reserves ports for a job and sets its circuits; it returns when these have settled.
@@ -348,8 +406,20 @@ func (UnimplementedOperatorsServer) History(*HistoryRequest, grpc.ServerStreamin
 func (UnimplementedOperatorsServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
+func (UnimplementedOperatorsServer) Ports(context.Context, *PortsRequest) (*PortsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Ports not implemented")
+}
+func (UnimplementedOperatorsServer) SetBaseline(context.Context, *SetBaselineRequest) (*SetBaselineReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetBaseline not implemented")
+}
+func (UnimplementedOperatorsServer) Remap(context.Context, *RemapRequest) (*RemapReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Remap not implemented")
+}
 func (UnimplementedOperatorsServer) Set(context.Context, *SetRequest) (*SetReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
+}
+func (UnimplementedOperatorsServer) Confirm(context.Context, *ConfirmRequest) (*ConfirmReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Confirm not implemented")
 }
 func (UnimplementedOperatorsServer) Enable(context.Context, *EnableRequest) (*EnableReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Enable not implemented")
@@ -424,6 +494,60 @@ func _Operators_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Operators_WatchServer = grpc.ServerStreamingServer[Event]
 
+func _Operators_Ports_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PortsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorsServer).Ports(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operators_Ports_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorsServer).Ports(ctx, req.(*PortsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Operators_SetBaseline_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBaselineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorsServer).SetBaseline(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operators_SetBaseline_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorsServer).SetBaseline(ctx, req.(*SetBaselineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Operators_Remap_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemapRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorsServer).Remap(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operators_Remap_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorsServer).Remap(ctx, req.(*RemapRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Operators_Set_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetRequest)
 	if err := dec(in); err != nil {
@@ -438,6 +562,24 @@ func _Operators_Set_Handler(srv interface{}, ctx context.Context, dec func(inter
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OperatorsServer).Set(ctx, req.(*SetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Operators_Confirm_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConfirmRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorsServer).Confirm(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operators_Confirm_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorsServer).Confirm(ctx, req.(*ConfirmRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -526,8 +668,24 @@ var Operators_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Operators_Status_Handler,
 		},
 		{
+			MethodName: "Ports",
+			Handler:    _Operators_Ports_Handler,
+		},
+		{
+			MethodName: "SetBaseline",
+			Handler:    _Operators_SetBaseline_Handler,
+		},
+		{
+			MethodName: "Remap",
+			Handler:    _Operators_Remap_Handler,
+		},
+		{
 			MethodName: "Set",
 			Handler:    _Operators_Set_Handler,
+		},
+		{
+			MethodName: "Confirm",
+			Handler:    _Operators_Confirm_Handler,
 		},
 		{
 			MethodName: "Enable",

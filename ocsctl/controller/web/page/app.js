@@ -1,48 +1,100 @@
-// The page follows /api/events: the state whenever it changes, and the history as it grows.
+// The page follows /api/events: the state at first, then what of it changes, and the history as it grows. It draws at
+// most once per frame.
 
-import { clock, el, ranges, setText, $ } from "./dom.js";
+import { clock, options, ranges, setText, Table, $ } from "./dom.js";
 import { History } from "./history.js";
 import { PlanView } from "./plan.js";
 import { drawPlanes, summary } from "./planes.js";
+import { PortsView } from "./ports.js";
+import { find, parse } from "./search.js";
 import { Timeline } from "./timeline.js";
 import { drawUses } from "./uses.js";
 
 let status = { planes: [], ports: [], uses: [], views: [] };
 let lead = 0; // ms that the controller's clock is before this one's
+let marked = null; // the ports that the search has found; null: nothing is searched
 const timeline = new Timeline();
-const history = new History((j, name) => status.planes?.[j]?.name || name || status.names?.[j] || `plane ${j}`);
+const history = new History((j, name) => status.planes[j]?.name || name || status.names?.[j] || `plane ${j}`);
 const plan = new PlanView();
+const ports = new PortsView((plane, port) => history.choose(plane, port));
+const jobs = new Table($("jobs"), ["job", "name", "planes", "ports", "", "circuits"], "No scheduler has begun a job.");
+const switches = new Table($("switches"), ["switch", "driver", "planes", "state"], "Nothing is known of switches here.");
 const now = () => Date.now() + lead;
 
+// show takes a whole state.
 function show(next) {
   status = { ...next, planes: next.planes ?? [], ports: next.ports ?? [], uses: next.uses ?? [], views: next.views ?? [] };
   lead = Date.parse(status.time) - Date.now();
+  draw();
+}
+
+// change takes the fields of the state that have changed. Of a list of the same length it has the changed elements, by
+// number.
+function change(fields) {
+  const next = { ...status };
+  for (const [name, value] of Object.entries(fields)) {
+    next[name] = Array.isArray(status[name]) && value && !Array.isArray(value) ? Object.assign([...status[name]], value) : value;
+  }
+  show(next);
+}
+
+let drawing = false;
+
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  (document.hidden ? setTimeout : requestAnimationFrame)(() => {
+    drawing = false;
+    drawAll();
+  });
+}
+
+function drawAll() {
   document.title = `${status.name || "Lightpath"}${status.planes.some((p) => p.state === "down") ? " (plane down)" : ""}`;
   setText($("name"), status.name || "Lightpath");
   showRole();
   setText($("token"), status.token ? String(status.token) : "-");
   setText($("version"), status.version || "-");
-  setText($("asof"), clock(Date.parse(status.time)));
+  setText($("asof"), status.time ? clock(Date.parse(status.time)) : "-");
   $("summary").replaceChildren(...summary(status));
-  drawPlanes(status, (j) => timeline.lastSwitches.get(j));
+  marked = search();
+  drawPlanes(status, (j) => timeline.lastSwitches.get(j), marked, (j) => ports.open(j));
+  ports.show(status, marked);
   drawUses(status, now());
   drawJobs();
-  drawPorts();
+  drawSwitches();
+  drawTimeline();
+  const names = (status.planes.length ? status.planes.map((p) => p.name) : (status.names ?? [])).map((name, j) => [String(j), name || String(j)]);
+  if ($("history-plane").options.length !== names.length + 1) options($("history-plane"), [["", "all"], ...names]);
+}
+
+// search returns the ports that the search finds, the same set while that has not changed.
+function search() {
+  const found = find(parse($("search").value), status);
+  return found && marked && found.size === marked.size && [...found].every((p) => marked.has(p)) ? marked : found;
 }
 
 // drawJobs shows the jobs that a scheduler has begun.
 function drawJobs() {
   const names = (planes) => planes.map((j) => status.planes[j]?.name || `plane ${j}`).join(", ");
-  const rows = (status.jobs ?? []).map((job, i) => {
+  jobs.show((status.jobs ?? []).map((job, i) => {
     const view = status.job_views?.[i] ?? { planes: [], waits: [] };
     const down = view.planes.filter((j) => status.planes[j]?.state === "down");
     const waits = view.waits.filter((j) => !down.includes(j));
     const circuits = waits.length ? `to be set: ${names(waits)}` : job.fixed ? "set" : "its ranks move them";
-    return el("tr", {}, el("td", {}, job.id), el("td", {}, job.name || "-"), el("td", {}, names(view.planes)),
-      el("td", {}, ranges(job.ports)), el("td", {}, `since ${clock(Date.parse(job.since))}`),
-      el("td", { class: down.length ? "bad" : "" }, circuits + (down.length ? `; out of service: ${names(down)}` : "")));
-  });
-  replaceTable($("jobs"), ["job", "name", "planes", "ports", "", "circuits"], rows, "No scheduler has begun a job.");
+    return {
+      key: job.id, bad: down.length ? [5] : [],
+      cells: [job.id, job.name || "-", names(view.planes), ranges(job.ports), `since ${clock(Date.parse(job.since))}`,
+        circuits + (down.length ? `; out of service: ${names(down)}` : "")],
+    };
+  }));
+}
+
+function drawSwitches() {
+  switches.show((status.switches ?? []).map((s) => ({
+    key: s.name, bad: s.error ? [3] : [],
+    cells: [s.name, [s.driver, s.model].filter(Boolean).join(", "), (s.planes ?? []).join(", "), s.error || "well"],
+  })));
 }
 
 function showRole() {
@@ -51,29 +103,10 @@ function showRole() {
   setText(role, status.leader ? "in charge" : status.problem ? "no answer" : status.in_charge ? `standby of ${status.in_charge}` : "standby");
 }
 
-function drawPorts() {
-  const rows = status.ports.map((p) => el("tr", {}, el("td", { class: "n" }, String(p.port)), el("td", {}, p.attached ? p.who || "attached" : "no rank"),
-    el("td", {}, p.attached && p.since ? `since ${clock(Date.parse(p.since))}` : "")));
-  replaceTable($("ports"), ["port", "rank", ""], rows, "No ports are known here.");
-  const switches = (status.switches ?? []).map((s) => el("tr", {}, el("td", {}, s.name), el("td", {}, [s.driver, s.model].filter(Boolean).join(", ")),
-    el("td", {}, (s.planes ?? []).join(", ")), el("td", { class: s.error ? "bad" : "" }, s.error || "well")));
-  replaceTable($("switches"), ["switch", "driver", "planes", "state"], switches, "Nothing is known of switches here.");
-}
-
-function replaceTable(host, heads, rows, empty) {
-  const text = rows.map((r) => r.textContent).join("\n");
-  if (host.dataset.text === text && host.childElementCount) return;
-  host.dataset.text = text;
-  host.replaceChildren(rows.length
-    ? el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", {}, h)))), el("tbody", {}, ...rows))
-    : el("p", { class: "empty" }, empty));
-}
-
 function happened(message) {
   timeline.add(message.events);
   history.add(message.events, message.skipped);
-  drawPlanes(status, (j) => timeline.lastSwitches.get(j));
-  drawTimeline();
+  draw();
 }
 
 const drawTimeline = () => document.hidden || timeline.draw(status, now());
@@ -87,8 +120,7 @@ async function recall() {
   } catch {
     // The stream will tell; the table of the history says why it cannot be read.
   }
-  drawPlanes(status, (j) => timeline.lastSwitches.get(j));
-  drawTimeline();
+  draw();
 }
 
 function follow() {
@@ -106,6 +138,7 @@ function follow() {
     if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
   });
   stream.addEventListener("status", (m) => show(JSON.parse(m.data)));
+  stream.addEventListener("change", (m) => change(JSON.parse(m.data)));
   stream.addEventListener("history", (m) => happened(JSON.parse(m.data)));
   stream.addEventListener("problem", (m) => setText($("summary"), JSON.parse(m.data).error));
 }
@@ -117,7 +150,12 @@ for (const button of $("ranges").children) {
     drawTimeline();
   });
 }
-new ResizeObserver(() => { drawTimeline(); plan.draw(); }).observe($("timeline"));
+$("search").addEventListener("input", draw);
+new ResizeObserver(([entry]) => {
+  timeline.width = Math.max(280, entry.contentRect.width - 2);
+  drawTimeline();
+  plan.draw();
+}).observe($("timeline"));
 setInterval(() => { drawTimeline(); if (status.uses.length) drawUses(status, now()); }, 1000);
 // A standby hears of nothing: it reads the history that the controller in charge writes.
 setInterval(() => { if (!status.leader && !document.hidden && history.following) { recall(); history.start(); } }, 5000);

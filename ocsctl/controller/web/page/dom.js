@@ -82,3 +82,37 @@ export function mapName(map) {
   if (lit.every(([r, s]) => s === (r ^ from ^ to))) return `${part}xor ${from ^ to}`;
   return many(lit.length, "circuit");
 }
+
+// Table shows rows of cells by key. It touches only rows that have changed, so that a reader may select text in others.
+export class Table {
+  constructor(host, heads, empty) {
+    this.body = el("tbody");
+    this.table = el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", {}, h)))), this.body);
+    this.empty = el("p", { class: "empty" }, empty);
+    this.rows = new Map();
+    host.replaceChildren(this.table, this.empty);
+  }
+
+  // show takes rows of { key, cells, bad }: cells are texts, bad the numbers of cells that show something wrong.
+  show(rows) {
+    const keys = new Set(rows.map((r) => r.key));
+    for (const [key, row] of this.rows) if (!keys.has(key)) (row.remove(), this.rows.delete(key));
+    let next = this.body.firstElementChild;
+    for (const { key, cells, bad = [] } of rows) {
+      let row = this.rows.get(key);
+      if (!row) this.rows.set(key, (row = el("tr", { "data-key": key }, ...cells.map(() => el("td")))));
+      const text = [...cells, bad].join("\n");
+      if (row.shows !== text) {
+        row.shows = text;
+        cells.forEach((cell, i) => {
+          setText(row.children[i], cell);
+          row.children[i].classList.toggle("bad", bad.includes(i));
+        });
+      }
+      if (row === next) next = next.nextElementSibling;
+      else this.body.insertBefore(row, next);
+    }
+    this.table.hidden = !rows.length;
+    this.empty.hidden = rows.length > 0;
+  }
+}

@@ -1,9 +1,9 @@
 // The history as a table: follows what happens, or pages back.
 
-import { clock, duration, el, holderName, listed, mapName, options, setText, $ } from "./dom.js";
+import { clock, duration, el, holderName, listed, many, mapName, options, setText, $ } from "./dom.js";
 
 const pageSize = 50, followed = 100;
-const kinds = ["switched", "failed", "restored", "granted", "released", "attached", "detached", "began", "ended", "commanded", "took-over", "settled"];
+const kinds = ["switched", "failed", "restored", "granted", "released", "attached", "detached", "began", "ended", "commanded", "took-over", "settled", "measured", "dimmed", "brightened", "remapped"];
 
 export class History {
   constructor(planeName) {
@@ -13,9 +13,16 @@ export class History {
     this.newest = 0;
     this.late = null; // what happens while the newest page is read
     options($("history-kind"), [["", "all"], ...kinds.map((k) => [k, k])]);
-    for (const id of ["history-plane", "history-kind"]) $(id).addEventListener("change", () => this.start());
+    for (const id of ["history-plane", "history-port", "history-kind"]) $(id).addEventListener("change", () => this.start());
     $("older").addEventListener("click", () => this.older());
     $("newest").addEventListener("click", () => this.start());
+  }
+
+  // choose shows the history of a port of a plane.
+  choose(plane, port) {
+    $("history-plane").value = String(plane);
+    $("history-port").value = String(port);
+    this.start();
   }
 
   // start shows the newest page and follows from there.
@@ -52,7 +59,7 @@ export class History {
   async ask(before) {
     const q = new URLSearchParams({ limit: pageSize });
     if (before) q.set("before", before);
-    for (const name of ["plane", "kind"]) if ($(`history-${name}`).value !== "") q.set(name, $(`history-${name}`).value);
+    for (const name of ["plane", "port", "kind"]) if ($(`history-${name}`).value !== "") q.set(name, $(`history-${name}`).value);
     try {
       const answer = await fetch(`api/history?${q}`);
       const body = await answer.json();
@@ -70,9 +77,9 @@ export class History {
     if (!this.following) return;
     if (skipped) return this.start();
     const body = $("history");
-    const plane = $("history-plane").value, kind = $("history-kind").value;
+    const plane = $("history-plane").value, port = $("history-port").value, kind = $("history-kind").value;
     for (const e of events) {
-      if (e.seq <= this.newest || (plane !== "" && String(e.plane) !== plane) || (kind !== "" && e.kind !== kind)) continue;
+      if (e.seq <= this.newest || (plane !== "" && String(e.plane) !== plane) || (kind !== "" && e.kind !== kind) || !ofPort(e, port)) continue;
       this.newest = e.seq;
       body.prepend(this.row(e));
     }
@@ -98,10 +105,20 @@ export class History {
     if (e.holder_id) parts.push(`communicator ${holderName(e.holder_id)}`);
     if (e.planes?.length) parts.push(listed(e.planes.map((j) => this.planeName(j))));
     if (e.port >= 0 && e.kind !== "switched") parts.push(`port ${e.port}`);
+    if (e.moved) parts.push(`now ${e.moved.to}, ${e.moved.from} in the fabric file`);
+    if (e.baselines) parts.push(`baselines of ${many(Object.keys(e.baselines).length, "port")}`);
+    if (e.trial) parts.push(`to be confirmed until ${clock(Date.parse(e.trial.until))}`);
     if (e.job) parts.push(`job ${e.job.id}`);
     if (e.who) parts.push(e.who);
     if (e.kind === "took-over" && e.token) parts.push(`token ${e.token}`);
     if (e.error) parts.push(e.error);
     return parts.join("; ");
   }
+}
+
+// ofPort says whether an event is about a port: its rank, or its circuits. "" is any port.
+function ofPort(e, port) {
+  const r = Number(port);
+  const moved = (map, other) => (map?.[r] ?? -1) !== (other?.[r] ?? -1) || (map ?? []).indexOf(r) !== (other ?? []).indexOf(r);
+  return port === "" || e.port === r || (e.to?.length > 0 && moved(e.from, e.to));
 }

@@ -9,6 +9,7 @@ export class Timeline {
   constructor() {
     this.events = []; // oldest first
     this.minutes = 5;
+    this.width = 280; // of the drawing; to ask the document for it would lay out the page
     this.lastSwitches = new Map();
   }
 
@@ -32,7 +33,7 @@ export class Timeline {
   draw(status, now) {
     const host = $("timeline");
     const names = planeNames(status, this.events);
-    const w = Math.max(280, host.clientWidth - 30), label = Math.min(110, w * 0.2);
+    const w = this.width, label = Math.min(110, w * 0.2);
     const from = now - this.minutes * 60e3;
     const x = (t) => label + ((t - from) / (now - from)) * (w - label);
     const shapes = [];

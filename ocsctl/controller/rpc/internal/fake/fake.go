@@ -428,6 +428,28 @@ func (c *Controller) Onlooker(s controller.Sink) controller.Attachment {
 	return &attachment{c: c, sink: s, at: time.Now()}
 }
 
+// Ports implements controller.Controller. A fake has no switch.
+func (*Controller) Ports(int) ([]controller.PortState, error) { return nil, nil }
+
+// Change implements controller.Controller, one plane after the other.
+func (c *Controller) Change(change controller.Change, who string) error {
+	for _, p := range change.Planes {
+		if err := c.Set(p.Plane, p.Target, who); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Confirm implements controller.Controller.
+func (*Controller) Confirm(int, string) error { return nil }
+
+// Remap implements controller.Controller.
+func (*Controller) Remap(int, int, string, string) error { return nil }
+
+// SetBaseline implements controller.Controller.
+func (*Controller) SetBaseline(int, []int, float64, string) error { return nil }
+
 // BeginJob implements controller.Controller. A fake has no jobs.
 func (*Controller) BeginJob(controller.Job, []circuit.Permutation) error { return nil }
 

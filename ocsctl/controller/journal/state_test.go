@@ -1,0 +1,46 @@
+package journal
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"lightpath/internal/require"
+	"lightpath/ocsctl/controller"
+	"lightpath/plans/circuit"
+)
+
+// TestOrdersOfOperators: what operators have ordered for ports and planes outlives the controller.
+func TestOrdersOfOperators(t *testing.T) {
+	one, two := circuit.Shift(4, 1), circuit.Shift(4, 2)
+	trial := &controller.Trial{Planes: []int{0, 1}, Until: time.Unix(1e9, 0).UTC(), Who: "ann", Before: one, After: two}
+	var s State
+	apply := func(e controller.Event) { s.Apply(&e) }
+	apply(controller.Event{Kind: controller.Switched, Epoch: 1, To: two})
+	apply(controller.Event{Kind: controller.Measured, Epoch: 1,
+		Baselines: map[int]controller.Baseline{2: {DBm: -2}, 3: {DBm: -1}}})
+	apply(controller.Event{Kind: controller.Measured, Epoch: 1,
+		Baselines: map[int]controller.Baseline{3: {DBm: -3, Drop: 1}}})
+	apply(controller.Event{Kind: controller.Remapped, Epoch: 1, Port: 2,
+		Moved: &controller.Moved{From: "3/19", To: "5/21"}})
+	apply(controller.Event{Kind: controller.Commanded, Epoch: 1, Err: "disabled by ann", Trial: trial})
+	text, err := EncodePlane(1, &s, Author{Name: "ocs1", Token: 3})
+	require.NoError(t, err)
+	_, back, err := DecodePlane(PlaneKey(1), text)
+	require.NoError(t, err)
+	require.NoError(t, back.Fits("planes/001", 1, 4, 2))
+	r := back.Recovered()
+	// The light of a port that was moved takes another path.
+	if !reflect.DeepEqual(r.Baselines, map[int]controller.Baseline{3: {DBm: -3, Drop: 1}}) ||
+		!reflect.DeepEqual(r.Moved, map[int]controller.Moved{2: {From: "3/19", To: "5/21"}}) ||
+		!reflect.DeepEqual(r.Trial, trial) || r.Disabled != "disabled by ann" {
+		t.Errorf("%+v", r)
+	}
+	apply(controller.Event{Kind: controller.Commanded, Epoch: 1})
+	if s.Trial != nil || s.Disabled != "" {
+		t.Errorf("%+v", s)
+	}
+	if back.Fits("planes/001", 1, 3, 2) == nil {
+		t.Error("it fits a fabric without port 3")
+	}
+}

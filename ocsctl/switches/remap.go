@@ -1,0 +1,139 @@
+package switches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lightpath/internal/clock"
+	"lightpath/ocsctl/driver"
+	"lightpath/plans/circuit"
+)
+
+// remap changes the switch's ports of planes whose moves name others: it removes the circuits of the ports that change,
+// and opens a session for the new ports. The driver never learns that a rank was at another port.
+func (u *unit) remap(ctx context.Context, jobs []*job) {
+	for _, j := range jobs {
+		if j.m.Ports == nil {
+			continue
+		}
+		changed, err := u.portsToChange(j.p, j.m.Ports)
+		if err == nil && len(changed) > 0 {
+			err = u.release(ctx, j, changed)
+		}
+		if err == nil && j.m.From != nil {
+			j.m.From = without(j.m.From, changed)
+		}
+		if err != nil {
+			j.fail(err)
+			continue
+		}
+		j.ports = u.labels(j.p)
+		u.setPorts(j.p, j.m.Ports)
+		u.disconnect()
+		if err := u.open(ctx); err != nil {
+			failAll(jobs, u.unusable(err))
+			return
+		}
+	}
+}
+
+// keepPorts gives the planes of failed jobs their ports of before. First it removes what has been made at the new
+// ports: with the ports of before, nobody would see it.
+func (u *unit) keepPorts(ctx context.Context, jobs []*job) {
+	for _, j := range jobs {
+		if j.err == nil || j.ports == nil {
+			continue
+		}
+		ctx, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout) // that of the move may have passed
+		changed, err := u.portsToChange(j.p, j.ports)
+		if err == nil && u.s != nil {
+			j.m.From = nil // whatever is there
+			err = u.release(ctx, j, changed)
+		}
+		cancel()
+		if err != nil {
+			j.err = fmt.Errorf("%w; at the new port: %w", j.err, err)
+		}
+		u.setPorts(j.p, j.ports)
+		u.disconnect()
+	}
+}
+
+// portsToChange returns the ports of a plane whose labels differ from a table.
+func (u *unit) portsToChange(p *plane, table []string) (changed []int, err error) {
+	if len(table) != len(p.ports.In) {
+		return nil, fmt.Errorf("a table of %d ports, want %d", len(table), len(p.ports.In))
+	}
+	for r, label := range table {
+		if strings.Contains(label, "/") != (u.ports.Out != nil) {
+			return nil, fmt.Errorf("port %q: either all ports have the form in/out or none has", label)
+		}
+		if label != u.label(p.first+r) {
+			changed = append(changed, r)
+		}
+	}
+	return changed, nil
+}
+
+// release removes the circuits of ports, so that the other ends are free for new circuits.
+func (u *unit) release(ctx context.Context, j *job, ports []int) error {
+	if _, err := u.s.Look(ctx); err != nil {
+		return err
+	}
+	before := u.s.Table()
+	own, err := u.block(before, j.p)
+	if err == nil && j.m.From != nil {
+		err = j.p.drift(own, j.m.From)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrDrift, err)
+	}
+	after := before.Clone()
+	for r, to := range without(own, ports) {
+		if to == circuit.Dark {
+			after[j.p.first+r] = circuit.Dark
+		}
+	}
+	if after.Equal(before) {
+		return nil
+	}
+	_, err = u.s.Apply(ctx, driver.Change{Before: before, After: after, Token: j.m.Token, Want: driver.ReadBack,
+		Check: make([]bool, len(before)), May: j.m.Leading})
+	if err != nil && !errors.Is(err, driver.ErrDrift) {
+		err = fmt.Errorf("the circuits of the port cannot be removed: %w", err)
+	}
+	return err
+}
+
+// without returns a map without the circuits from and to some ports.
+func without(m circuit.Permutation, ports []int) circuit.Permutation {
+	left := m.Clone()
+	for r, to := range m {
+		if slices.Contains(ports, r) || slices.Contains(ports, to) {
+			left[r] = circuit.Dark
+		}
+	}
+	return left
+}
+
+// labels returns the ports of a plane as fabric files have them.
+func (u *unit) labels(p *plane) (all []string) {
+	for r := range p.ports.In {
+		all = append(all, u.label(p.first+r))
+	}
+	return all
+}
+
+// setPorts changes the switch's ports of a plane.
+func (u *unit) setPorts(p *plane, table []string) {
+	for r, label := range table {
+		in, out, two := strings.Cut(label, "/")
+		p.ports.In[r], u.ports.In[p.first+r] = in, in
+		if two {
+			p.ports.Out[r], u.ports.Out[p.first+r] = out, out
+		}
+	}
+}
