@@ -1,11 +1,6 @@
 #!/usr/bin/env bash
-# Measures the share of the line rate that collectives reach over k TCP planes. Each plane is an Ethernet between
-# hosts that are network namespaces. Needs root, iproute2 and a build (make).
-#
-#        host 0          host 1    ...     one veth per host and plane, into that plane's bridge;
-#       e0  e1 ..       e0  e1 ..          both directions of every veth shaped to RATE (HTB)
-#        |   \           |   \
-#       [bridge of plane 0]  [bridge of plane 1] ...
+# Measures the share of the line rate that collectives reach over k TCP planes between the hosts of bench/hosts.sh.
+# Needs root, iproute2 and a build (make).
 #
 #   bench/planes.sh                      AllReduce and AllToAll, 2 ranks, k = 1 2 4, 64 MiB
 #   PLANES="2" RANKS=4 SIZE=16M RATE=250mbit COLLECTIVES=allgather bench/planes.sh
@@ -32,43 +27,19 @@ tag=lpb$$ loser="" most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mkte
 
 clean() {
   [ -z "$loser" ] || kill "$loser" 2>/dev/null || true
-  for r in $(seq 0 $((ranks - 1))); do ip netns delete "$tag-$r" 2>/dev/null || true; done
-  ip netns delete "$tag" 2>/dev/null || true
+  hosts_down "$tag" "$ranks"
   rm -rf "$work"
 }
 trap clean EXIT
 trap 'exit 1' INT TERM
 
-# limit NAMESPACE INTERFACE RATE
-limit() { ip netns exec "$1" tc class replace dev "$2" parent 1: classid 1:1 htb rate "$3" burst 64k cburst 64k; }
-
-# queue NAMESPACE INTERFACE: deep enough for TCP's window.
-queue() { ip netns exec "$1" tc qdisc replace dev "$2" parent 1:1 handle 2: pfifo limit 1000; }
-
-shape() {
-  ip netns exec "$1" tc qdisc add dev "$2" root handle 1: htb default 1 r2q 1000
-  limit "$@"
-  queue "$1" "$2"
-}
-
-ip netns add "$tag"
-for j in $(seq 0 $((most - 1))); do
-  ip -n "$tag" link add "br$j" mtu "$mtu" type bridge
-  ip -n "$tag" link set "br$j" up
-done
+. bench/hosts.sh
+hosts_up "$tag" "$ranks" "$most" "$rate" "$mtu"
 for r in $(seq 0 $((ranks - 1))); do
-  ip netns add "$tag-$r"
-  ip -n "$tag-$r" link set lo up
   [ -z "${RTO_MIN:-}" ] || ip netns exec "$tag-$r" sh -c 'echo "$0" >/proc/sys/net/ipv4/tcp_rto_min_us' "$RTO_MIN"
   for j in $(seq 0 $((most - 1))); do
-    ip -n "$tag" link add "h${r}p$j" mtu "$mtu" type veth peer name "e$j" mtu "$mtu" netns "$tag-$r"
-    ip -n "$tag" link set "h${r}p$j" master "br$j" up
-    ip -n "$tag-$r" address add "10.77.$j.$((r + 1))/24" dev "e$j"
-    ip -n "$tag-$r" link set "e$j" up
     [ -z "${LIGHTPATH_TCP_CONGESTION:-}" ] || ip -n "$tag-$r" route replace "10.77.$j.0/24" dev "e$j" src "10.77.$j.$((r + 1))" congctl "$LIGHTPATH_TCP_CONGESTION"
     [[ "$impair" != loss* ]] || ip -n "$tag-$r" link set "e$j" gso_max_segs 1
-    shape "$tag" "h${r}p$j" "$rate"
-    shape "$tag-$r" "e$j" "$rate"
   done
 done
 

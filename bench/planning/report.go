@@ -42,6 +42,7 @@ var registry = []struct {
 	{"swot", "SWOT's instances at 1 s and 10 s, beside Strawman, the paper and CBC at 120 s", swot},
 	{"harvest", "synthesis time, allocations, and the printed ratios that follow from the model", harvest},
 	{"spectra", "time of the fast mode; gaps over families, switches and delays", spectraReport},
+	{"rounds", "rounds of experts whose matrix changes, by the circuits that their planes begin with", roundsReport},
 	{"scale", "All-to-All on 256 to 4096 ranks and 16 to 64 planes: distance to the bound, time, memory", scaleReport},
 	{"iteration", "exposed communication of whole iterations over the switching time, beside the baselines",
 		iterationReport},

@@ -50,14 +50,14 @@ def optical_fabric(ranks, planes=2, bandwidth="1Gbps", reconfig="1ms"):
         with open(log, "w") as f:
             switch = subprocess.Popen([command_path(), "ocsd", "--config", config], stdout=f, stderr=f)
         try:
-            _wait_for(endpoint, switch, log)
+            wait_for(endpoint, switch, log)
             yield {"LIGHTPATH_FABRIC": fabric}
         finally:
             switch.terminate()
             switch.wait()
 
 
-def _wait_for(endpoint, switch, log):
+def wait_for(endpoint, switch, log):
     deadline = time.monotonic() + SWITCH_SECONDS
     while True:
         with socket.socket(socket.AF_UNIX) as s:

@@ -5,7 +5,8 @@
 
 A way is a backend and what is done over it: ddp, sharded (sharding.py), fsdp (torch 2). The model is Bengio's of 2003:
 characters embedded, two hidden layers. Every way trains its own copy from the same seed with the same batches, so
-the loss curves are the same but for the order in which gradients are added up.
+the loss curves are the same but for the order in which gradients are added up. Two ways train other models
+(parallel.py): with moe, experts are the second hidden layer; with pipeline, each of four ranks has a layer.
 
 With --device cuda the models are on the first GPU, which all ranks share, and torch's own backends take part:
 --ways gloo:ddp,nccl:ddp,nccl:fsdp, NCCL being whatever libnccl.so.2 is preloaded."""
@@ -21,6 +22,7 @@ from torch import nn
 
 import lightpath.torch  # noqa: F401, registers the backend
 import text
+from parallel import Experts, Pipeline
 from sharding import Sharded
 
 
@@ -32,12 +34,22 @@ class Model(nn.Module):
         self.second = nn.Linear(hidden, hidden)
         self.out = nn.Linear(hidden, characters)
 
-    def forward(self, contexts):
-        x = self.embedding(contexts).flatten(1)
-        return self.out(torch.tanh(self.second(torch.tanh(self.first(x)))))
+    def forward(self, x):
+        for i in range(len(self.layers())):
+            x = self.stage(i, x)
+        return x
+
+    def stage(self, i, x):
+        """A layer and what follows it: contexts -> embedded characters -> hidden -> hidden -> scores."""
+        x = self.layers()[i](x)
+        return x.flatten(1) if i == 0 else x if i == 3 else torch.tanh(x)
 
     def layers(self):
         return [self.embedding, self.first, self.second, self.out]
+
+    def widths(self):
+        """What each layer's stage returns has so many columns."""
+        return [self.first.in_features, self.first.out_features, self.out.in_features, self.out.out_features]
 
 
 class Trainer:
@@ -48,12 +60,22 @@ class Trainer:
         group = dist.new_group(backend=backend)
         torch.manual_seed(args.seed)
         model = Model(characters, args.hidden).to(args.device)
+        if mode == "moe":
+            model.second = Experts(args.hidden, group)
         self.parameters = sum(p.numel() for p in model.parameters())
         self.finish = lambda: None
+        self.backward = self._backward
         self.device, self.settle = args.device, torch.cuda.synchronize if args.device == "cuda" else lambda: None
-        if mode == "ddp":
+        if mode in ("ddp", "moe"):
+            if mode == "moe":
+                own = [f"second.expert.{name}" for name, _ in model.second.expert.named_parameters()]
+                nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, own)
+                self.finish = model.second.finish_gradients
             self.model = nn.parallel.DistributedDataParallel(model, process_group=group, bucket_cap_mb=args.bucket_mb)
             trained = self.model.parameters()
+        elif mode == "pipeline":
+            self.model = Pipeline(model, group)
+            trained, self.backward = self.model.mine.parameters(), self.model.train_step
         elif mode == "sharded":
             self.model = Sharded(model, model.layers(), group)
             trained, self.finish = self.model.shards(), self.model.finish_gradients
@@ -61,18 +83,21 @@ class Trainer:
             self.model = fully_sharded(model, group, args.device)
             trained = self.model.parameters()
         self.optimizer = torch.optim.Adam(trained, lr=args.rate)
-        self.losses, self.seconds = [], []
+        self.losses, self.begins, self.seconds = [], [], []
 
-    def step(self, contexts, following):
-        begun = time.perf_counter()
-        self.optimizer.zero_grad(set_to_none=False)
+    def _backward(self, contexts, following):
         loss = nn.functional.cross_entropy(self.model(contexts), following)
         loss.backward()
+        return loss.detach()
+
+    def step(self, contexts, following):
+        self.begins.append(time.perf_counter())
+        self.optimizer.zero_grad(set_to_none=False)
+        self.losses.append(self.backward(contexts, following))
         self.finish()
         self.optimizer.step()
         self.settle()
-        self.seconds.append(time.perf_counter() - begun)
-        self.losses.append(loss.detach())
+        self.seconds.append(time.perf_counter() - self.begins[-1])
 
     def evaluate(self, held_out, count=2048):
         """Loss and accuracy on held-out characters. Every rank takes part: sharded parameters are gathered."""
@@ -101,18 +126,23 @@ def train(args):
     """One dictionary of results, the same on every rank but for times."""
     rank, size = dist.get_rank(), dist.get_world_size()
     data, held_out, characters = text.load()
-    sampler = torch.utils.data.DistributedSampler(data, seed=args.seed)
+    ways = args.ways.split(",")
+    together = [way.endswith(":pipeline") for way in ways]
+    if any(together) and not all(together):
+        raise SystemExit("train.py: pipeline trains with the same batch on all ranks, other ways do not")
+    one = {"num_replicas": 1, "rank": 0} if any(together) else {}
+    sampler = torch.utils.data.DistributedSampler(data, seed=args.seed, **one)
     loader = torch.utils.data.DataLoader(
         data, batch_size=args.batch, sampler=sampler, drop_last=True, num_workers=args.workers,
         multiprocessing_context=args.start_method if args.workers else None,
     )  # fmt: skip
-    ways = args.ways.split(",")
     trainers = {way: Trainer(args, way, characters) for way in ways}
     batches = iter(loader)
     for step in range(args.steps):
         contexts, following = next(batches)
         for way in ways if step % 2 == 0 else reversed(ways):  # whoever comes second finds caches warm
-            dist.barrier()
+            if len(ways) > 1:
+                dist.barrier()
             trainers[way].step(contexts.to(args.device), following.to(args.device))
         if args.after_step:
             args.after_step(step)
@@ -124,6 +154,7 @@ def train(args):
         results[way] = {
             "loss": (losses / size).tolist(),
             "step_ms": 1e3 * statistics.median(trainer.seconds[len(trainer.seconds) // 5 :]),
+            "iterations": [b - a for a, b in zip(trainer.begins, trainer.begins[1:])],
             "held_out_loss": loss,
             "accuracy": accuracy,
         }
@@ -142,7 +173,9 @@ def difference(a, b):
 def arguments(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--ways", default="lightpath:ddp", help="backend:ddp|sharded|fsdp,...; others are compared with the first"
+        "--ways",
+        default="lightpath:ddp",
+        help="backend:ddp|sharded|fsdp|moe|pipeline,...; others are compared with the first",
     )
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=64, help="per rank")
@@ -160,8 +193,8 @@ def arguments(argv=None):
     return parser.parse_args(argv)
 
 
-def main():
-    args = arguments()
+def main(argv=None):
+    args = arguments(argv)
     torch.set_num_threads(1)
     if args.device == "cuda":
         torch.cuda.set_device(0)

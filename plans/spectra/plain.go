@@ -2,6 +2,7 @@ package spectra
 
 import (
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -148,6 +149,17 @@ func From(p *plans.Problem, plan *plans.Plan, standing []circuit.Permutation) (*
 		}
 	}
 	return &next, cct
+}
+
+// Left returns the maps of planes after a plan of a demand problem, which had the given maps before.
+func Left(plan *plans.Plan, standing []circuit.Permutation) []circuit.Permutation {
+	maps := slices.Clone(standing)
+	for j, entries := range plan.Planes {
+		if len(entries) > 0 {
+			maps[j] = entries[len(entries)-1].To
+		}
+	}
+	return maps
 }
 
 func holdsOf(entries []plans.Entry) []held {

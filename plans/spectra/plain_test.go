@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"lightpath/internal/require"
@@ -38,7 +39,7 @@ func feasible(t *testing.T, p *plans.Problem, plan *plans.Plan) {
 	}
 }
 
-// TestPlainAndFrom checks that plans in plain order, and plans moved to the present maps, solve the problem on every
+// TestPlainAndFrom checks that plans in plain order, spread plans, and plans moved to the present maps, solve the problem on every
 // kind of planes. Moved plans take no longer, and less if the planes already have the map of a hold.
 func TestPlainAndFrom(t *testing.T) {
 	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Duplex, plans.Interleaved} {
@@ -60,24 +61,21 @@ func TestPlainAndFrom(t *testing.T) {
 				for j := range dark {
 					dark[j] = circuit.AllDark(n)
 				}
-				for _, plan := range []*plans.Plan{plain, planned} {
+				spread, settled, err := spectra.Spread(p)
+				require.NoError(t, err)
+				feasible(t, p, spread)
+				if len(spread.Planes[0]) > 0 && !plans.SameUS(settled, spread.CCTUS-p.ReconfigUS) {
+					t.Fatalf("%d: spread takes %v us, settled %v", i, spread.CCTUS, settled)
+				}
+				for _, plan := range []*plans.Plan{plain, planned, spread} {
 					moved, cct := spectra.From(p, plan, dark)
 					feasible(t, p, moved)
 					if !plans.AtLeastUS(plan.CCTUS, cct) || !plans.SameUS(moved.CCTUS, cct) {
 						t.Fatalf("%d: %s from the dark: %v us, %v from where it stands, planned were %v", i, plan.Planner, moved.CCTUS,
 							cct, plan.CCTUS)
 					}
-					ends := make([]circuit.Permutation, p.Planes)
-					saved := true
-					for j := range ends {
-						ends[j] = dark[j]
-						if e := moved.Planes[j]; len(e) > 0 {
-							ends[j] = e[len(e)-1].To
-						} else {
-							saved = false
-						}
-					}
-					again, cct := spectra.From(p, moved, ends)
+					saved := !slices.ContainsFunc(moved.Planes, func(e []plans.Entry) bool { return len(e) == 0 })
+					again, cct := spectra.From(p, moved, spectra.Left(moved, dark))
 					feasible(t, p, again)
 					if want := moved.CCTUS - p.ReconfigUS; saved && !plans.SameUS(cct, want) {
 						t.Fatalf("%d: %s again: %v us, want %v", i, plan.Planner, cct, want)

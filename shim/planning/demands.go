@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,14 +28,17 @@ type demandKey struct {
 type plannedDemand struct {
 	problem *plans.Problem
 	plan    *plans.Plan
-	refined bool // the search for a better plan has begun
+	refined bool        // the search for a better plan has begun
+	spread  *plans.Plan // on circuits that do not depend on the matrix; nil: plain order was asked for
+	settled float64     // us: the time of spread when planes begin with its circuits
 }
 
 // demands is the part of the book for matrices.
 type demands struct {
 	mu    sync.Mutex
 	plans map[demandKey]*plannedDemand
-	took  time.Duration // time of the last planning of a matrix; it decreases while none is planned
+	left  []circuit.Permutation // where the last plan leaves the planes
+	took  time.Duration         // time of the last planning of a matrix; it decreases while none is planned
 }
 
 // Demand returns the plan of a matrix on planes at the given maps. If a matrix recurs, Demand improves its plan in the
@@ -61,9 +65,34 @@ func (b *Book) Demand(d *Demand, maps []circuit.Permutation) (*plans.Plan, error
 		k.refined = true
 		go b.refine(key, k.problem)
 	}
-	plan, cct := spectra.From(k.problem, k.plan, maps)
-	plan.CCTUS = cct
+	follows := slices.EqualFunc(maps, b.demands.left, circuit.Permutation.Equal)
+	plan := k.from(maps, follows)
+	b.demands.left = spectra.Left(plan, maps)
 	return plan, nil
+}
+
+// from returns the plan for planes at the given maps. A matrix that ranks have not sent before rarely begins with
+// circuits that stand. If rounds follow each other, without other operations that move planes, spread circuits are
+// taken if they are faster as soon as all rounds use them.
+func (k *plannedDemand) from(maps []circuit.Permutation, follows bool) *plans.Plan {
+	plan, cct := spectra.From(k.problem, k.plan, maps)
+	if k.spread == nil {
+		plan.CCTUS = cct
+		return plan
+	}
+	spread, spreadUS := spectra.From(k.problem, k.spread, maps)
+	own, other := cct, spreadUS
+	if follows {
+		other = k.settled
+		if k.refined { // it recurs, so its own circuits will stand as well
+			own = min(own, k.plan.CCTUS-plans.ReconfigPortsUS(k.problem, k.problem.Ranks))
+		}
+	}
+	if other < own {
+		plan, cct = spread, spreadUS
+	}
+	plan.CCTUS = cct
+	return plan
 }
 
 // searchShare limits the search while ranks wait: at most the time that the plan may lose to the optimum, divided by
@@ -79,10 +108,14 @@ func (b *Book) planDemand(k *plannedDemand) error {
 	}
 	k.plan = plain
 	cfg, took := b.site.Cfg, &b.demands.took
-	switch {
-	case cfg.Demand == settings.DemandPlain:
+	if cfg.Demand == settings.DemandPlain {
 		k.refined = true // plain order was asked for
 		return nil
+	}
+	if k.spread, k.settled, err = spectra.Spread(k.problem); err != nil {
+		return err
+	}
+	switch {
 	case cfg.PlanWait:
 		k.refined = true
 		return k.improve(b.ctx, spectra.Options{TimeLimit: cfg.PlanLimit})

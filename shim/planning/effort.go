@@ -16,14 +16,19 @@ const (
 	worthCalls = 1000
 )
 
+// firstPlan plans a problem with little effort, within a limit.
+func firstPlan(ctx context.Context, name string, p *plans.Problem, limit time.Duration) (*plans.Plan, error) {
+	o := planner.Options{TimeLimit: limit, Effort: min(firstEffort, limit), SinglePlane: true}
+	return planner.Solve(ctx, name, p, o)
+}
+
 // search plans a problem within a limit. It returns the first plan without using the limit if a better plan could save
 // little. The effort depends on the problem alone, so plans repeat.
 func search(ctx context.Context, name string, p *plans.Problem, limit time.Duration) (*plans.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	o := planner.Options{TimeLimit: limit, Effort: min(firstEffort, limit), SinglePlane: true}
-	first, err := planner.Solve(ctx, name, p, o)
-	o.Effort = 0 // as much as the limit allows
+	first, err := firstPlan(ctx, name, p, limit)
+	o := planner.Options{TimeLimit: limit, SinglePlane: true} // as much effort as the limit allows
 	if err == nil {
 		switch worth := worthOf(first); {
 		case worth <= firstEffort:

@@ -174,13 +174,18 @@ func equalMaps(a, b []circuit.Permutation) bool {
 	return slices.EqualFunc(a, b, circuit.Permutation.Equal)
 }
 
-// between plans a call that begins and ends at given maps.
+// between plans a call that begins and ends at given maps. If the planner of iterations follows, it begins with this
+// plan, and little effort is enough.
 func (o *Site) between(ctx context.Context, s calls.Shape, initial, final []circuit.Permutation) (*Agreed, error) {
 	j, err := o.Chained(s, initial, final)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := search(ctx, o.Cfg.Planner, j.Problem, o.Cfg.PlanLimit)
+	solve := search
+	if o.Cfg.Planner == planner.Auto {
+		solve = firstPlan
+	}
+	plan, err := solve(ctx, o.Cfg.Planner, j.Problem, o.Cfg.PlanLimit)
 	if err == nil {
 		err = plans.Seal(j.Problem, plan)
 	}

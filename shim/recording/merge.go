@@ -45,18 +45,37 @@ func Merge(files []*File) (*Merged, error) {
 	if len(run) == 0 {
 		return nil, fmt.Errorf("%w: they have no call of two or more ranks", ErrJob)
 	}
-	found, err := learn.Find(j.ranks, comms, run)
-	if errors.Is(err, learn.ErrNoPeriod) && even(run) {
-		m.Varied = true
-		found, err = learn.Find(j.ranks, comms, run)
-	}
-	if err != nil {
+	if err := m.find(j.ranks, comms, run); err != nil {
 		return nil, err
 	}
-	m.Found = found
 	m.Trace.Communicators = used(m.Trace)
 	m.times()
 	return m, nil
+}
+
+// find finds the iteration. If it explains less than half of the calls, it is found again with messages of mean sizes:
+// a few that are equal by chance are no iteration.
+func (m *Merged) find(ranks int, comms []trace.Communicator, run []learn.Record) error {
+	found, err := learn.Find(ranks, comms, run)
+	if err != nil && !errors.Is(err, learn.ErrNoPeriod) {
+		return err
+	}
+	m.Found = found
+	if m.covers() >= len(run)/2 || !even(run) {
+		return err
+	}
+	if f, evenErr := learn.Find(ranks, comms, run); evenErr == nil && f.Period*f.Repeats > m.covers() {
+		m.Found, m.Varied, err = f, true, nil
+	}
+	return err
+}
+
+// covers returns how many calls the iterations have.
+func (m *Merged) covers() int {
+	if m.Found == nil {
+		return 0
+	}
+	return m.Period * m.Repeats
 }
 
 // records returns the calls of the job. Communicators that make the same calls are one.

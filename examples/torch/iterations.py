@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Times iterations of training over planes in the kernel, on four ranks, by turns in five ways. Needs root.
+
+    iterations.py --modes ddp,sharded,moe,pipeline --reconfig 1ms,5ms,25ms --rounds 3
+
+off     circuits; each call has its own plan (LIGHTPATH_ITERATION=off)
+auto    circuits; calls that repeat are planned together (the default)
+static  circuits that stay as they are: rank r to r^1 on even planes, to r^2 on odd ones
+packet  TCP over planes of the same rate
+memory  shared memory: what an iteration takes that does not wait for a network
+
+Calls that circuits do not serve use the planes of packet. Exposed is what an iteration takes longer than in memory.
+Planned is the exposed communication that `lightpath iteration plan` expects for the calls as recorded in memory."""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import multiprocessing
+import os
+import statistics
+import subprocess
+import tempfile
+
+import torch
+import train
+from launch import HERE, wait_for
+from lightpath import command_path
+
+RANKS, MTU = 4, 9000
+HOSTS = os.path.join(HERE, "..", "..", "bench", "hosts.sh")
+# Arguments of train.py: an iteration takes 100 to 300 ms on two cores.
+MODES = {
+    "ddp": "--hidden 512 --batch 256 --bucket-mb 0.25",
+    "sharded": "--hidden 384 --batch 384",
+    "fsdp": "--hidden 384 --batch 384",
+    "moe": "--hidden 256 --batch 384 --bucket-mb 0.25",
+    "pipeline": "--hidden 384 --batch 512",
+}
+# The same in all ways, so that losses are: what the library takes on circuits.
+ALGORITHMS = "allreduce:rabenseifner,reducescatter:rabenseifner,allgather:recursive-doubling,alltoall:pairwise"
+PLANNED = {"off": "percall", "auto": "iteration", "static": "static", "packet": "packet"}
+FABRIC = """version: 1
+name: {name}
+ranks: {ranks}
+planes:
+{planes}
+ocs:
+  - {{name: ocs0, driver: emulator, endpoint: "unix:{socket}", reconfig: {reconfig}}}
+costs: {{alpha: 100us, hop: 30us}}
+forwarding: true
+{pinned}"""
+
+
+# Ranks are forked: torch needs seconds to load.
+FORK = multiprocessing.get_context("fork")
+CLONE_NEWNET = 0x40000000
+
+
+def be_rank(host, env, program):
+    """Trains as a rank, in the namespace of a host if there is one."""
+    os.dup2(2, 1)
+    os.environ.update(env)
+    if host:
+        with open(host) as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), f"cannot enter {host}")
+    train.main(program)
+
+
+class Fabrics:
+    """What ranks run on: hosts with packet planes, and circuits by switching time, with their controllers."""
+
+    def __init__(self, args, directory, stack):
+        self.args, self.directory, self.stack, self.tag = args, directory, stack, f"lpi{os.getpid()}"
+        wire = f"{args.mbps * (MTU + 14) / (MTU - 52):.1f}mbit"  # bandwidth of the payload is the same as on circuits
+        stack.callback(subprocess.run, ["bash", HOSTS, "down", self.tag, str(RANKS)])
+        subprocess.run(["bash", HOSTS, "up", self.tag, str(RANKS), str(args.planes), wire, str(MTU)], check=True)
+        self.files = {reconfig: self._circuits(reconfig) for reconfig in args.reconfig.split(",")}
+        self.files["static"] = self._circuits("1ms", pinned=True)
+
+    def _circuits(self, reconfig, pinned=False):
+        name = f"{self.tag}{'s' if pinned else reconfig}"
+        at = os.path.join(self.directory, name)
+        planes = "\n".join(
+            f"  - {{name: p{p}, bandwidth: {self.args.mbps}Mbps, ocs: ocs0, interface: p{p}}}"
+            for p in range(self.args.planes)
+        )
+        with open(f"{at}.yaml", "w") as f:
+            f.write(
+                FABRIC.format(
+                    name=name,
+                    ranks=RANKS,
+                    planes=planes,
+                    socket=f"{at}.sock",
+                    reconfig=reconfig,
+                    pinned="pinned_by: job\n" if pinned else "",
+                )  # fmt: skip
+            )
+        maps = [[r ^ (1 + p % 2) for r in range(RANKS)] for p in range(self.args.planes)]
+        with open(f"{at}-ocsd.yaml", "w") as f:
+            f.write(f"version: 1\nfabric: {at}.yaml\ninitial: {json.dumps(maps)}\n")
+        command = command_path()
+        self.stack.callback(subprocess.run, [command, "fabric", "down", "--fabric", f"{at}.yaml"], stdout=2)
+        subprocess.run([command, "fabric", "up", "--fabric", f"{at}.yaml"], check=True, stdout=2)
+        with open(f"{at}.log", "w") as log:
+            controller = subprocess.Popen([command, "ocsd", "--config", f"{at}-ocsd.yaml"], stdout=log, stderr=log)
+        self.stack.callback(controller.wait)
+        self.stack.callback(controller.terminate)
+        wait_for(f"{at}.sock", controller, f"{at}.log")
+        return f"{at}.yaml"
+
+    def run(self, mode, way, reconfig, more=None):
+        """Trains in a mode in a way. Returns rank 0's results."""
+        out = os.path.join(self.directory, "result.json")
+        interfaces = [f"e{p}" for p in range(self.args.planes)]
+        env = {
+            "LIGHTPATH_ALGORITHM": self.args.algorithms, "WORLD_SIZE": str(RANKS), "MASTER_PORT": "29500",
+            "MASTER_ADDR": "10.77.0.1", "GLOO_SOCKET_IFNAME": "e0", "NCCL_SOCKET_IFNAME": "=" + ",".join(interfaces),
+            "LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": str(self.args.planes),
+        }  # fmt: skip
+        if way in ("off", "auto"):
+            env.update(LIGHTPATH_FABRIC=self.files[reconfig], LIGHTPATH_ITERATION=way)
+        elif way == "static":
+            env.update(LIGHTPATH_FABRIC=self.files["static"])
+        elif way == "memory":
+            env.update(
+                NCCL_SOCKET_IFNAME="lo",
+                GLOO_SOCKET_IFNAME="lo",
+                MASTER_ADDR="127.0.0.1",
+                LIGHTPATH_TRANSPORT="shm",
+                LIGHTPATH_PLANES="1",
+            )
+        steps = self.args.warmup + self.args.iterations
+        program = f"--ways lightpath:{mode} --steps {steps} --out {out} {MODES[mode]}".split()
+        ranks = []
+        for rank in range(RANKS):
+            host = None if way == "memory" else f"/run/netns/{self.tag}-{rank}"
+            ranks.append(FORK.Process(target=be_rank, args=(host, {**env, "RANK": str(rank), **(more or {})}, program)))
+            ranks[-1].start()
+        for rank in ranks:
+            rank.join()
+        if any(rank.exitcode for rank in ranks):
+            raise SystemExit(f"iterations.py: {mode}, {way} {reconfig}: a rank failed")
+        with open(out) as f:
+            return json.load(f)["ways"][f"lightpath:{mode}"]
+
+    def planned(self, mode):
+        """The exposed communication that the planner expects, in ms, by switching time and way."""
+        library = os.path.join(os.path.dirname(command_path()), "..", "lib", "liblightpath-record.so")
+        with tempfile.TemporaryDirectory() as recordings:
+            trace = os.path.join(self.args.keep or self.directory, f"{mode}.json")
+            more = {"LIGHTPATH_ITERATION_RECORD": recordings, "VLLM_NCCL_SO_PATH": os.path.abspath(library)}
+            self.run(mode, "memory", "", more)
+            record = [command_path(), "iteration", "record", "--merge", recordings, "-o", trace]
+            subprocess.run(record, check=True, stdout=2)
+        by_reconfig = {}
+        for reconfig in self.args.reconfig.split(","):
+            plan = [command_path(), "iteration", "plan", trace, "--fabric", self.files[reconfig], "--json"]
+            done = subprocess.run([*plan, "-o", os.devnull], check=True, stdout=subprocess.PIPE)
+            ways = json.loads(done.stdout)["ways"]
+            by_reconfig[reconfig] = {w["name"]: w["exposed_us"] / 1e3 for w in ways}
+        return by_reconfig
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--modes", default="ddp,sharded,moe,pipeline", help="ways of train.py")
+    parser.add_argument("--ways", default="off,auto,static,packet,memory")
+    parser.add_argument("--reconfig", default="1ms,5ms,25ms", help="switching times")
+    parser.add_argument("--planes", type=int, default=2)
+    parser.add_argument("--mbps", type=int, default=100, help="of a plane")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warmup", type=int, default=20, help="iterations of a run that do not count")
+    parser.add_argument("--iterations", type=int, default=40, help="of a run that count")
+    parser.add_argument("--algorithms", default=ALGORITHMS, help="LIGHTPATH_ALGORITHM")
+    parser.add_argument("--keep", help="folder for the recorded traces")
+    args = parser.parse_args()
+    if "memory" not in args.ways.split(","):
+        parser.error("--ways: without memory nothing is known of exposed communication")
+    return args
+
+
+def main():
+    args = arguments()
+    torch.set_num_threads(1)
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))]).step()  # loads what ranks need of torch, before they fork
+    with tempfile.TemporaryDirectory(prefix="lightpath-iterations-") as directory, contextlib.ExitStack() as stack:
+        fabrics = Fabrics(args, directory, stack)
+        for mode in args.modes.split(","):
+            measure(args, fabrics, mode)
+
+
+def measure(args, fabrics, mode):
+    """Trains in each way, by turns, and prints the table of a mode."""
+    reconfigs = args.reconfig.split(",")
+    turns = [(w, r) for w in args.ways.split(",") for r in (reconfigs if w in ("off", "auto") else [""])]
+    times, losses = {turn: [] for turn in turns}, {}
+    for number in range(args.rounds):
+        for turn in turns if number % 2 == 0 else reversed(turns):
+            result = fabrics.run(mode, *turn)
+            times[turn] += [1e3 * s for s in result["iterations"][args.warmup :]]
+            if losses.setdefault(mode, result["loss"]) != result["loss"]:
+                raise SystemExit(f"iterations.py: {mode}, {turn}: other losses than {turns[0]}")
+    planned = fabrics.planned(mode)
+    memory = statistics.median(times["memory", ""])
+    print(f"{mode}: {'iteration [quartiles]':>27} {'exposed':>9} {'planned':>9}   ms")
+    for way, reconfig in turns:
+        low, middle, high = statistics.quantiles(times[way, reconfig], n=4)
+        expected = planned[reconfig or reconfigs[0]].get(PLANNED.get(way), float("nan"))
+        print(
+            f"{way:7} {reconfig:5} {middle:8.1f} [{low:.1f}, {high:.1f}] {middle - memory:9.1f} {expected:9.1f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
