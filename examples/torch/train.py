@@ -140,7 +140,7 @@ def train(args):
     batches = iter(loader)
     for step in range(args.steps):
         contexts, following = next(batches)
-        for way in ways if step % 2 == 0 else reversed(ways):  # whoever comes second finds caches warm
+        for way in ways if step % 2 == 0 else reversed(ways):  # the second finds caches warm
             if len(ways) > 1:
                 dist.barrier()
             trainers[way].step(contexts.to(args.device), following.to(args.device))
