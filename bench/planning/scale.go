@@ -28,22 +28,23 @@ func scaleFabric(ranks, planes int) plans.Problem {
 }
 
 // scaleSearch is one search of the report. "plan build" compares all algorithms of the collective; the other searches
-// plan pairwise All-to-All.
+// plan pairwise All-to-All. effort is [planner.Options.Effort].
 type scaleSearch struct {
-	name  string
-	limit time.Duration
+	name          string
+	limit, effort time.Duration
 }
 
 // scaleReport plans All-to-All on many ranks and planes, and measures time and memory.
 func scaleReport(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	ranks, planes := []int{256, 1024, 4096}, []int{16, 32, 64}
 	searches := []scaleSearch{
-		{"swot", 2 * time.Second}, {"auto", 10 * time.Second}, {"plan build", 30 * time.Second},
+		{"swot", 2 * time.Second, 0}, {"auto", 10 * time.Second, 0}, {"plan build", 30 * time.Second, 0},
 	}
 	if o.Quick {
 		ranks, planes = []int{16}, []int{4, 8}
 		searches = []scaleSearch{
-			{"swot", 20 * time.Millisecond}, {"auto", 20 * time.Millisecond}, {"plan build", 100 * time.Millisecond},
+			{"swot", time.Minute, 20 * time.Millisecond}, {"auto", time.Minute, 20 * time.Millisecond},
+			{"plan build", time.Minute, 20 * time.Millisecond},
 		}
 	}
 	f := &figure.Figure{
@@ -75,7 +76,7 @@ func scaleReport(ctx context.Context, o figure.Options) (*figure.Figure, error) 
 // addRow runs a search on a problem of its own.
 func (s scaleSearch) addRow(ctx context.Context, f *figure.Figure, n, k int, seed int64) error {
 	debug.FreeOSMemory()
-	fabric, options := scaleFabric(n, k), planner.Options{TimeLimit: s.limit, Seed: seed}
+	fabric, options := scaleFabric(n, k), planner.Options{TimeLimit: s.limit, Effort: s.effort, Seed: seed}
 	rotation := bestRotation(&fabric)
 	algorithm, cct, bound := "pairwise", 0.0, 0.0
 	var took time.Duration
