@@ -30,9 +30,10 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 		m.refuse(pl, a, k.holder, err)
 		return
 	}
-	for _, port := range append(m.vacated(pl, a, k, target), a.port) {
-		if err = pl.barrier.post(pl.epoch, port, k, target, now); err != nil {
-			break
+	err = pl.barrier.post(pl.epoch, a.port, k, target, now)
+	for _, port := range m.vacated(pl, a, k, target) {
+		if err == nil {
+			err = pl.barrier.post(pl.epoch, port, k, target, now)
 		}
 	}
 	switch {
