@@ -232,13 +232,17 @@ def arguments(argv=None):
 
 def run(args):
     """The results of a run with faults, and of one without."""
-    results = {}
+    events = sorted([(step, KILL) for step in args.kill] + [(step, JOIN) for step in args.join])
     with optical_fabric(args.ranks) if args.optical else contextlib.nullcontext({}) as environment:
         os.environ.update(environment)
-        events = sorted([(step, KILL) for step in args.kill] + [(step, JOIN) for step in args.join])
-        results["elastic"] = Supervisor(args.ranks, args.steps, events).run()
-        results["steady"] = Supervisor(args.ranks, args.steps).run()
-    return results
+        try:
+            return {
+                "elastic": Supervisor(args.ranks, args.steps, events).run(),
+                "steady": Supervisor(args.ranks, args.steps).run(),
+            }
+        finally:
+            for name in environment:
+                del os.environ[name]
 
 
 def main():
