@@ -69,7 +69,9 @@ test-slurm: build ## jobs of Debian's Slurm over planes in the kernel, in networ
 test-torch: build ## PyTorch training over Lightpath and Gloo, 2 and 4 ranks; skipped without PyTorch
 	examples/torch/test.sh
 
-test-gpu: build ## tests of the GPU check, and its parts that need no GPU
+# What gpu-check needs. Tests build it first, since gpu-check limits the time of its build.
+GPU_PARTS := bin/lightpath-kernels build/gpu/cuda.test build/gpu/libcuda/libcuda.so.1 build/gpu/mpi/lib/libmpi.so
+test-gpu: build $(GPU_PARTS) ## tests of the GPU check, and its parts that need no GPU
 	cd bench/gpu && $(PYTHON) -m unittest -q
 	$(PYTHON) bench/gpu/check.py --stub --skip stub,symbols,kernel-tests --out build/gpu/dry-run
 
@@ -132,7 +134,7 @@ gpu-check: ## check and time everything on a GPU in under 10 minutes; without a 
 gpu-model: build build/gpu/libcuda/libcuda.so.1 ## modelled times of collectives on a device beside their limits
 	$(PYTHON) bench/gpu/modelled.py $(GPU_MODEL_FLAGS)
 
-gpu-kit: build bin/lightpath-kernels build/gpu/cuda.test build/gpu/libcuda/libcuda.so.1 build/gpu/mpi/lib/libmpi.so ## what gpu-check needs where there is no Go, into build/gpu-kit.tar.xz
+gpu-kit: build $(GPU_PARTS) ## what gpu-check needs where there is no Go, into build/gpu-kit.tar.xz
 	bench/gpu/kit.sh build/gpu-kit.tar.xz
 
 FIGURES_OUT ?= figures
