@@ -138,14 +138,24 @@ func readMap(spec string, n int) (circuit.Permutation, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := decode.StrictJSON(data, &p); err != nil {
-			return nil, fmt.Errorf("--map %s: %w", spec, err)
-		}
+		return fileMap(spec, data, n)
 	}
-	if err := p.Validate(n); err != nil {
+	return p, validMap(spec, p, n)
+}
+
+// fileMap reads the map of n ports in a file.
+func fileMap(spec string, data []byte, n int) (p circuit.Permutation, err error) {
+	if err := decode.StrictJSON(data, &p); err != nil {
 		return nil, fmt.Errorf("--map %s: %w", spec, err)
 	}
-	return p, nil
+	return p, validMap(spec, p, n)
+}
+
+func validMap(spec string, p circuit.Permutation, n int) error {
+	if err := p.Validate(n); err != nil {
+		return fmt.Errorf("--map %s: %w", spec, err)
+	}
+	return nil
 }
 
 // planeStatus is the state of a plane's ports, as its switch reports it.

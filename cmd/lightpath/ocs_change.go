@@ -47,10 +47,13 @@ func (f *changeFlags) controllerOnly() error {
 // readMaps reads the maps of planes: of all of names the same one, or an object of a file with one for each.
 func readMaps(spec string, names []string, ports int) (map[string]circuit.Permutation, error) {
 	all := make(map[string]circuit.Permutation)
-	kind, _, _ := strings.Cut(spec, ":")
-	if !slices.Contains([]string{"", "dark", "ring", "xor"}, kind) {
-		data, err := readInput("map", spec)
-		if err != nil {
+	var m circuit.Permutation
+	var err error
+	if kind, _, _ := strings.Cut(spec, ":"); slices.Contains([]string{"", "dark", "ring", "xor"}, kind) {
+		m, err = readMap(spec, ports)
+	} else {
+		var data []byte
+		if data, err = readInput("map", spec); err != nil {
 			return nil, err
 		}
 		if decode.StrictJSON(data, &all) == nil {
@@ -62,8 +65,8 @@ func readMaps(spec string, names []string, ports int) (map[string]circuit.Permut
 			return all, nil
 		}
 		clear(all)
+		m, err = fileMap(spec, data, ports)
 	}
-	m, err := readMap(spec, ports)
 	if err != nil {
 		return nil, err
 	}

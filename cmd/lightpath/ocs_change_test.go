@@ -42,6 +42,8 @@ func TestOCSChange(t *testing.T) {
 	maps("none", "none")
 	says(succeed(t, "", at("set", "--plane", "p0,p1", "--map", "ring:1")...), "plane p0: resident", "plane p1: resident")
 	maps(ring1, ring1)
+	succeed(t, "[1,2,3,0]", at("set", "--plane", "p0,p1", "--map", "-")...)
+	maps(ring1, ring1)
 
 	file := filepath.Join(t.TempDir(), "maps.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"p0": [2,3,0,1], "p1": [3,0,1,2]}`), 0o600))
