@@ -96,7 +96,7 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 			Rank: r, Holder: cfg.id, Ports: cfg.ports, Size: cfg.size, Planes: cfg.planes, Timeout: cfg.timeout,
 			Port:      m.host.order,
 			Declined:  func(seq uint64) { m.answer(circuits.Answer(seq, false)) },
-			Contested: func() { m.answer(circuits.Contest()) },
+			Contested: func() { m.answer(control.Message{Kind: control.MsgContested}) },
 		}
 		m.machine = circuits.NewMachine(own, view{m.host, cfg.id})
 		m.host.groups = append(m.host.groups, g)

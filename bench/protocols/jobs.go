@@ -186,7 +186,8 @@ func (j *job) connect(g *group) {
 // kindOf names a control message.
 func kindOf(q control.Message, g *group) string {
 	names := map[control.Kind]string{control.MsgWant: "want", control.MsgDone: "done", control.MsgTicket: "ticket",
-		control.MsgRecall: "recall", control.MsgRecalled: "recalled"}
+		control.MsgRecall: "recall", control.MsgRecalled: "recalled", control.MsgContested: "contested",
+		control.MsgPrepare: "prepare"}
 	return fmt.Sprintf("holder %d: %s %d", g.cfg.id, names[q.Kind], q.Seq)
 }
 

@@ -21,19 +21,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// jobsFlags choose the controllers.
-type jobsFlags struct{ ocsFlags }
-
-func (o *jobsFlags) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fabricFlag(cmd, &o.fabric, "fabric file: its controllers and certificates", "controller")
-	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
-	o.addController(cmd)
-	o.addCredentials(cmd)
-}
-
 func newJobsCommand() *cobra.Command {
-	var o jobsFlags
+	var o ocsFlags
 	cmd := &cobra.Command{
 		Use:   "jobs [--fabric f.yaml | --controller host:port]",
 		Short: "Show the jobs that have ports of the fabric; begin and end them, for a scheduler",
@@ -41,7 +30,7 @@ func newJobsCommand() *cobra.Command {
 moves their circuits. docs/slurm.md says how Slurm begins and ends jobs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.with(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
 				s, err := op.Status(ctx)
 				if err != nil {
 					return no(err)
@@ -50,27 +39,15 @@ moves their circuits. docs/slurm.md says how Slurm begins and ends jobs.`,
 			})
 		},
 	}
-	o.add(cmd)
+	o.addOperator(cmd)
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	cmd.AddCommand(newJobsBegin(), newJobsEnd())
 	return cmd
 }
 
-// with connects to the controllers, for a command within its time limit.
-func (o *jobsFlags) with(ctx context.Context, run func(context.Context, *rpc.Operator) error) error {
-	op, err := o.needOperator()
-	if err != nil {
-		return err
-	}
-	defer hangUp(op)
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	return run(ctx, op)
-}
-
 // beginFlags describe a job.
 type beginFlags struct {
-	jobsFlags
+	ocsFlags
 	name, ports, spec, maps string
 	planes                  []string
 }
@@ -95,12 +72,12 @@ or if circuits cannot be set; then the job has not begun.`,
 			if o.spec != "" && o.maps != "" {
 				return errors.New("--map and --maps contradict each other: one of them is enough")
 			}
-			return o.with(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
 				return o.begin(ctx, op, controller.Job{ID: args[0], Name: o.name, Ports: ports, Who: operatorName()})
 			})
 		},
 	}
-	o.add(cmd)
+	o.addOperator(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&o.ports, "ports", "", "ports of the job, in the order of its ranks: 0-3,6")
 	fl.StringVar(&o.name, "name", "", "name of the job, for people")
@@ -112,7 +89,7 @@ or if circuits cannot be set; then the job has not begun.`,
 }
 
 func newJobsEnd() *cobra.Command {
-	var o jobsFlags
+	var o ocsFlags
 	cmd := &cobra.Command{
 		Use:   "end ID",
 		Short: "Give the ports of a job back",
@@ -120,12 +97,12 @@ func newJobsEnd() *cobra.Command {
 controller answers, the command tries again.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
 				return persist(ctx, op, func(*controller.Snapshot) error { return op.EndJob(ctx, args[0], operatorName()) })
 			})
 		},
 	}
-	o.add(cmd)
+	o.addOperator(cmd)
 	return cmd
 }
 

@@ -14,15 +14,19 @@ import (
 	"lightpath/ocsctl/controller/rpc"
 )
 
-// addOperating adds the flags of commands that only controllers have.
-func (o *ocsFlags) addOperating(cmd *cobra.Command) {
-	fl := cmd.Flags()
+// addOperator adds the flags of commands that only controllers have.
+func (o *ocsFlags) addOperator(cmd *cobra.Command) {
 	fabricFlag(cmd, &o.fabric, "fabric file: its controllers and certificates", "controller")
-	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
-	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
-	fl.DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
 	o.addController(cmd)
 	o.addCredentials(cmd)
+}
+
+// addOperating adds those flags and the ones of commands on a plane.
+func (o *ocsFlags) addOperating(cmd *cobra.Command) {
+	o.addOperator(cmd)
+	cmd.Flags().StringVar(&o.plane, "plane", "", "name or number of the plane")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 }
 
 // operate runs a command at the controller, within its time limit.
@@ -132,9 +136,8 @@ func newOCSBaseline() *cobra.Command {
 		Use:   "baseline --controller host:port --plane p [--port 3,7] [--drop 2]",
 		Short: "Take the present optical power of ports as their baseline",
 		Long: `Takes the power that ports receive now as their baseline: all measured ports of the plane, or those of --port.
-Do so after a fibre was cleaned or moved.
-The controller compares every reading with it, and the history has an event "dimmed"
-when a port receives less by its drop.`,
+Do so after a fibre was cleaned or moved. The controller compares every reading with it, and the history has an event
+"dimmed" when a port receives less by its drop.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
@@ -159,10 +162,9 @@ func newOCSRemap() *cobra.Command {
 		Use:   "remap --controller host:port --plane p --port 3 --to 17/33",
 		Short: "Move a port of a plane to a spare port of its switch",
 		Long: `Moves the port of a rank to another port of the same switch, after its fibre was moved there. The controller
-removes the circuits of the old port, makes
-them at the new one, verifies them, and remembers the move. The plane must not be in
-use. --to is one of the plane's spares in the fabric file, or the port that the fabric file names for this rank: so the
-port moves back. The new port has no baseline of power until it is first read.`,
+removes the circuits of the old port, makes them at the new one, verifies them, and remembers the move. The plane must
+not be in use. --to is one of the plane's spares in the fabric file, or the port that the fabric file names for this
+rank: so the port moves back. The new port has no baseline of power until it is first read.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if to == "" || port < 0 {

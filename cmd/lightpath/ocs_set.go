@@ -40,8 +40,8 @@ circuits. It also makes circuits without light again, and leaves all others alon
 exits with 1 if one is not as intended or has no light. The file of a map is a JSON list: the rank that each rank sends
 to, -1 dark. If there is a controller, the controller does this: the planes must be free, and are in service afterwards
 unless they are disabled. Several planes are one change: if one fails, the controller gives the others their maps of
-before. With --confirm-within it also does so if no operator confirms the change in time. With --direct the command changes
-the switch of one plane itself, and the controller reports drift.`,
+before. With --confirm-within it also does so if no operator confirms the change in time. With --direct the command
+changes the switch of one plane itself, and the controller reports drift.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var want driver.Level

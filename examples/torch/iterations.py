@@ -24,7 +24,7 @@ import tempfile
 
 import torch
 import train
-from launch import HERE, wait_for
+from launch import HERE, controller, write_fabric
 from lightpath import command_path
 
 RANKS, MTU = 4, 9000
@@ -40,18 +40,6 @@ MODES = {
 # The same in all ways, so that losses are: what the library takes on circuits.
 ALGORITHMS = "allreduce:rabenseifner,reducescatter:rabenseifner,allgather:recursive-doubling,alltoall:pairwise"
 PLANNED = {"off": "percall", "auto": "iteration", "static": "static", "packet": "packet"}
-FABRIC = """version: 1
-name: {name}
-ranks: {ranks}
-planes:
-{planes}
-ocs:
-  - {{name: ocs0, driver: emulator, endpoint: "unix:{socket}", reconfig: {reconfig}}}
-costs: {{alpha: 100us, hop: 30us}}
-forwarding: true
-{pinned}"""
-
-
 # Ranks are forked: torch needs seconds to load.
 FORK = multiprocessing.get_context("fork")
 CLONE_NEWNET = 0x40000000
@@ -82,33 +70,21 @@ class Fabrics:
     def _circuits(self, reconfig, pinned=False):
         name = f"{self.tag}{'s' if pinned else reconfig}"
         at = os.path.join(self.directory, name)
-        planes = "\n".join(
-            f"  - {{name: p{p}, bandwidth: {self.args.mbps}Mbps, ocs: ocs0, interface: p{p}}}"
-            for p in range(self.args.planes)
+        fabric = write_fabric(
+            at,
+            [f"bandwidth: {self.args.mbps}Mbps, interface: p{p}" for p in range(self.args.planes)],
+            name=name,
+            costs="alpha: 100us, hop: 30us",
+            more="pinned_by: job\n" if pinned else "",
+            ranks=RANKS,
+            reconfig=reconfig,
         )
-        with open(f"{at}.yaml", "w") as f:
-            f.write(
-                FABRIC.format(
-                    name=name,
-                    ranks=RANKS,
-                    planes=planes,
-                    socket=f"{at}.sock",
-                    reconfig=reconfig,
-                    pinned="pinned_by: job\n" if pinned else "",
-                )  # fmt: skip
-            )
         maps = [[r ^ (1 + p % 2) for r in range(RANKS)] for p in range(self.args.planes)]
-        with open(f"{at}-ocsd.yaml", "w") as f:
-            f.write(f"version: 1\nfabric: {at}.yaml\ninitial: {json.dumps(maps)}\n")
-        command = command_path()
-        self.stack.callback(subprocess.run, [command, "fabric", "down", "--fabric", f"{at}.yaml"], stdout=2)
-        subprocess.run([command, "fabric", "up", "--fabric", f"{at}.yaml"], check=True, stdout=2)
-        with open(f"{at}.log", "w") as log:
-            controller = subprocess.Popen([command, "ocsd", "--config", f"{at}-ocsd.yaml"], stdout=log, stderr=log)
-        self.stack.callback(controller.wait)
-        self.stack.callback(controller.terminate)
-        wait_for(f"{at}.sock", controller, f"{at}.log")
-        return f"{at}.yaml"
+        command = [command_path(), "fabric"]
+        self.stack.callback(subprocess.run, [*command, "down", "--fabric", fabric], stdout=2)
+        subprocess.run([*command, "up", "--fabric", fabric], check=True, stdout=2)
+        self.stack.enter_context(controller(at, f"initial: {json.dumps(maps)}\n"))
+        return fabric
 
     def run(self, mode, way, reconfig, more=None):
         """Trains in a mode in a way. Returns rank 0's results."""

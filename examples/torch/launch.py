@@ -24,40 +24,51 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SWITCH_SECONDS = 60
 
 FABRIC = """version: 1
-name: torch
+name: {name}
 ranks: {ranks}
 planes:
 {planes}
 ocs:
-  - {{name: ocs0, driver: emulator, endpoint: "unix:{socket}", reconfig: {reconfig}}}
-costs: {{alpha: 20us, hop: 5us}}
+  - {{name: ocs0, driver: emulator, endpoint: "unix:{at}.sock", reconfig: {reconfig}}}
+costs: {{{costs}}}
 forwarding: true
-"""
+{more}"""
+
+
+def write_fabric(at, planes, name="torch", costs="alpha: 20us, hop: 5us", more="", **values):
+    """Writes the fabric file {at}.yaml, and returns its path. planes: what is said of each plane."""
+    rows = "\n".join(f"  - {{name: p{p}, {plane}, ocs: ocs0}}" for p, plane in enumerate(planes))
+    with open(f"{at}.yaml", "w") as f:
+        f.write(FABRIC.format(at=at, planes=rows, name=name, costs=costs, more=more, **values))
+    return f"{at}.yaml"
+
+
+@contextlib.contextmanager
+def controller(at, more=""):
+    """Runs the controller of the fabric {at}.yaml while the context lasts. more: lines of its configuration."""
+    with open(f"{at}-ocsd.yaml", "w") as f:
+        f.write(f"version: 1\nfabric: {at}.yaml\nsocket: {at}.sock\n{more}")
+    with open(f"{at}.log", "w") as log:
+        process = subprocess.Popen([command_path(), "ocsd", "--config", f"{at}-ocsd.yaml"], stdout=log, stderr=log)
+    try:
+        _wait_for(f"{at}.sock", process, f"{at}.log")
+        yield
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @contextlib.contextmanager
 def optical_fabric(ranks, planes=2, bandwidth="1Gbps", reconfig="1ms"):
     """Runs an emulated fabric while the context lasts. Yields the environment for a job on it."""
     with tempfile.TemporaryDirectory(prefix="lightpath-torch-") as directory:
-        endpoint = os.path.join(directory, "ocs.sock")
-        rows = "\n".join(f"  - {{name: p{p}, bandwidth: {bandwidth}, ocs: ocs0}}" for p in range(planes))
-        fabric, config = os.path.join(directory, "fabric.yaml"), os.path.join(directory, "ocsd.yaml")
-        with open(fabric, "w") as f:
-            f.write(FABRIC.format(ranks=ranks, planes=rows, socket=endpoint, reconfig=reconfig))
-        with open(config, "w") as f:
-            f.write(f"version: 1\nfabric: {fabric}\nsocket: {endpoint}\n")
-        log = os.path.join(directory, "ocsd.log")
-        with open(log, "w") as f:
-            switch = subprocess.Popen([command_path(), "ocsd", "--config", config], stdout=f, stderr=f)
-        try:
-            wait_for(endpoint, switch, log)
+        at = os.path.join(directory, "fabric")
+        fabric = write_fabric(at, [f"bandwidth: {bandwidth}"] * planes, ranks=ranks, reconfig=reconfig)
+        with controller(at):
             yield {"LIGHTPATH_FABRIC": fabric}
-        finally:
-            switch.terminate()
-            switch.wait()
 
 
-def wait_for(endpoint, switch, log):
+def _wait_for(endpoint, switch, log):
     deadline = time.monotonic() + SWITCH_SECONDS
     while True:
         with socket.socket(socket.AF_UNIX) as s:

@@ -56,3 +56,11 @@ func ParsePorts(labels []string) (Ports, error) {
 	}
 	return p, nil
 }
+
+// Label returns the port of a rank as fabric files have it.
+func (p *Ports) Label(rank int) string {
+	if p.Out == nil {
+		return p.In[rank]
+	}
+	return p.In[rank] + "/" + p.Out[rank]
+}

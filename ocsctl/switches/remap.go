@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"lightpath/internal/clock"
 	"lightpath/ocsctl/driver"
@@ -30,7 +29,7 @@ func (u *unit) remap(ctx context.Context, jobs []*job) {
 			j.fail(err)
 			continue
 		}
-		j.ports = u.labels(j.p)
+		j.ports = j.p.labels()
 		u.setPorts(j.p, j.m.Ports)
 		u.disconnect()
 		if err := u.open(ctx); err != nil {
@@ -67,11 +66,15 @@ func (u *unit) portsToChange(p *plane, table []string) (changed []int, err error
 	if len(table) != len(p.ports.In) {
 		return nil, fmt.Errorf("a table of %d ports, want %d", len(table), len(p.ports.In))
 	}
+	next, err := driver.ParsePorts(table)
+	if err == nil && (next.Out == nil) != (u.ports.Out == nil) {
+		err = fmt.Errorf("port %q: either all ports have the form in/out or none has", table[0])
+	}
+	if err != nil {
+		return nil, err
+	}
 	for r, label := range table {
-		if strings.Contains(label, "/") != (u.ports.Out != nil) {
-			return nil, fmt.Errorf("port %q: either all ports have the form in/out or none has", label)
-		}
-		if label != u.label(p.first+r) {
+		if label != p.ports.Label(r) {
 			changed = append(changed, r)
 		}
 	}
@@ -120,20 +123,20 @@ func without(m circuit.Permutation, ports []int) circuit.Permutation {
 }
 
 // labels returns the ports of a plane as fabric files have them.
-func (u *unit) labels(p *plane) (all []string) {
+func (p *plane) labels() (all []string) {
 	for r := range p.ports.In {
-		all = append(all, u.label(p.first+r))
+		all = append(all, p.ports.Label(r))
 	}
 	return all
 }
 
-// setPorts changes the switch's ports of a plane.
+// setPorts changes the switch's ports of a plane to a table that portsToChange has accepted.
 func (u *unit) setPorts(p *plane, table []string) {
-	for r, label := range table {
-		in, out, two := strings.Cut(label, "/")
-		p.ports.In[r], u.ports.In[p.first+r] = in, in
-		if two {
-			p.ports.Out[r], u.ports.Out[p.first+r] = out, out
-		}
+	next, _ := driver.ParsePorts(table)
+	copy(p.ports.In, next.In)
+	copy(u.ports.In[p.first:], next.In)
+	if next.Out != nil {
+		copy(p.ports.Out, next.Out)
+		copy(u.ports.Out[p.first:], next.Out)
 	}
 }

@@ -20,7 +20,7 @@ func newSpareChain(t *testing.T, protocol string) (c *chain, spares []string) {
 		c.Planes = c.Planes[:1]
 	})
 	return r.chain(func(c *chain, config *controller.Config) {
-		config.Planes[0].Labels, config.Planes[0].Spares = c.dev.planes[0].unit.labels(c.dev.planes[0]), spares
+		config.Planes[0].Labels, config.Planes[0].Spares = c.dev.planes[0].labels(), spares
 	}), spares
 }
 

@@ -338,7 +338,7 @@ func (u *unit) readPorts(p *plane, health []driver.Health) {
 	n := len(u.ports.In)
 	all := make([]controller.PortState, len(p.ports.In))
 	for r := range all {
-		all[r].Label = u.label(p.first + r)
+		all[r].Label = p.ports.Label(r)
 		in, out := p.first+r, n+p.first+r
 		if out < len(health) {
 			s := &health[in]
@@ -356,14 +356,6 @@ func (u *unit) readPorts(p *plane, health []driver.Health) {
 		}
 	}
 	p.readings = all
-}
-
-// label returns the name of a port as fabric files have it.
-func (u *unit) label(port int) string {
-	if u.ports.Out == nil {
-		return u.ports.In[port]
-	}
-	return u.ports.In[port] + "/" + u.ports.Out[port]
 }
 
 func sameReading(a, b controller.PortState) bool {

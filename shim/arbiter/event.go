@@ -51,7 +51,7 @@ type Event struct {
 
 // Messages are the kinds of control messages that [Decode] reads.
 var Messages = []control.Kind{control.MsgWant, control.MsgDone, control.MsgRow, control.MsgPlanReq,
-	control.MsgRecalled}
+	control.MsgRecalled, control.MsgContested}
 
 // Decode returns the event of a rank's message to the leader of a communicator of so many ranks.
 func Decode(m *control.Message, ranks int) (Event, error) {
@@ -67,12 +67,9 @@ func Decode(m *control.Message, ranks int) (Event, error) {
 		e.Kind = Row
 		e.Row, err = ticket.DecodeRow(m.Body, e.Rank, ranks)
 	case control.MsgRecalled:
-		var contest bool
-		if contest, e.OK = circuits.IsContest(m); contest {
-			e.Kind = Contested
-		} else {
-			e.Kind = Recalled
-		}
+		e.Kind, e.OK = Recalled, m.Arg == 1
+	case control.MsgContested:
+		e.Kind = Contested
 	default:
 		e.Kind = PlanLack
 		if copy(e.Plan[:], m.Body) != len(e.Plan) || len(m.Body) != len(e.Plan) {

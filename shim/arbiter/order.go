@@ -3,7 +3,6 @@ package arbiter
 import (
 	"time"
 
-	"lightpath/plans/circuit"
 	"lightpath/shim/circuits"
 	"lightpath/shim/planning"
 	"lightpath/shim/ticket"
@@ -98,22 +97,11 @@ func (m *Machine) prepare(p *planning.Agreed) {
 			continue
 		}
 		_, ports, _ := m.view.State(j)
-		m.act(Action{Kind: Prepare, Plane: j, Epoch: m.now[j].Epoch, Target: m.overlay(ports, to)})
+		target := circuits.PortMap(nil, ports, m.cfg.Site.Ports, to)
+		m.act(Action{Kind: Prepare, Plane: j, Epoch: m.now[j].Epoch, Target: target})
 		m.now[j] = ticket.At(m.now[j].Epoch+1, to)
 		m.moved |= 1 << j
 	}
-}
-
-// overlay returns a map of ports with the circuits of a map of ranks.
-func (m *Machine) overlay(ports, ranks circuit.Permutation) circuit.Permutation {
-	ports = ports.Clone()
-	for r, port := range m.cfg.Site.Ports {
-		ports[port] = circuit.Dark
-		if ranks[r] != circuit.Dark {
-			ports[port] = m.cfg.Site.Ports[ranks[r]]
-		}
-	}
-	return ports
 }
 
 // handsOver reports whether planes go back at once after an operation: another communicator comes next, or waits for

@@ -130,27 +130,14 @@ func (m *Machine) sound(use planeset.Set) bool {
 // InHand reports whether the grant came ahead.
 func (g *Grant) InHand() bool { return g.Flags&ticket.Ahead != 0 }
 
-// Answers of ranks about tickets ahead.
-const (
-	unused    = 0 // the rank does not use it
-	inUse     = 1
-	contested = 2 // planes for which the rank waits may be held for a ticket of another communicator, which it declined
-)
-
-// Answer returns the message by which a rank tells its leader what has become of a ticket.
+// Answer returns the message by which a rank tells its leader whether it uses a ticket ahead.
 func Answer(seq uint64, used bool) control.Message {
-	m := control.Message{Kind: control.MsgRecalled, Seq: seq, Arg: unused}
+	m := control.Message{Kind: control.MsgRecalled, Seq: seq}
 	if used {
-		m.Arg = inUse
+		m.Arg = 1
 	}
 	return m
 }
-
-// Contest returns the message by which a rank tells its leader that the planes are contested.
-func Contest() control.Message { return control.Message{Kind: control.MsgRecalled, Arg: contested} }
-
-// IsContest reports whether a message of the kind MsgRecalled is a Contest; if not, used is its answer.
-func IsContest(m *control.Message) (contest, used bool) { return m.Arg == contested, m.Arg == inUse }
 
 // HandleAhead makes ranks take and give back tickets that go out ahead.
 func HandleAhead(c *comm.Core) {

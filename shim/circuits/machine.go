@@ -232,13 +232,7 @@ func (m *Machine) Missed(moves Movement) error {
 // the same map at any time. The result is valid until the next call.
 func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permutation {
 	_, ports, _ := m.view.State(plane)
-	m.ports = append(m.ports[:0], ports...)
-	for r, port := range m.cfg.Ports {
-		m.ports[port] = circuit.Dark
-		if target[r] != circuit.Dark {
-			m.ports[port] = m.cfg.Ports[target[r]]
-		}
-	}
+	m.ports = PortMap(m.ports[:0], ports, m.cfg.Ports, target)
 	return m.ports
 }
 
@@ -283,6 +277,18 @@ func Vacated(m circuit.Permutation, member []int) (target circuit.Permutation) {
 		target[p] = circuit.Dark
 	}
 	return target
+}
+
+// PortMap appends a plane's map of ports to m, with the circuits of a map of members. Other ports keep theirs.
+func PortMap(m, ports circuit.Permutation, portOf []int, ranks circuit.Permutation) circuit.Permutation {
+	m = append(m, ports...)
+	for r, port := range portOf {
+		m[port] = circuit.Dark
+		if ranks[r] != circuit.Dark {
+			m[port] = portOf[ranks[r]]
+		}
+	}
+	return m
 }
 
 // RankMap appends a plane's map of ports to m as a map of members. It drops circuits to ports outside the communicator.

@@ -11,6 +11,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter/sequence"
 	"lightpath/shim/comm"
+	"lightpath/shim/control"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
@@ -115,7 +116,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
 	p.enter(Config{Rank: c.Rank, Holder: c.ID, Ports: places, Size: fab.Ranks, Planes: len(fab.Planes),
 		Timeout: c.Cfg.Timeout, Declined: func(seq uint64) { p.tell(Answer(seq, false)) },
-		Contested: func() { p.tell(Contest()) }})
+		Contested: func() { p.tell(control.Message{Kind: control.MsgContested}) }})
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
 	planning.Retain()

@@ -64,10 +64,10 @@ const (
 	MsgAwaited
 	// leader to all: is the ticket of Seq, which went out ahead, in use? If not, it is void
 	MsgRecall
-	// the answer: Arg is 1 if the ticket is or was in use. Also without a question, if a rank asks for something else, or
-	// with Arg 2, if it has declined another communicator's ticket, whose planes may be those for which it waits
+	// the answer: Arg is 1 if the ticket is or was in use. Also without a question, if a rank asks for something else
 	MsgRecalled
-	MsgPrepare // leader to all: agree to a move of a plane, which Body describes
+	MsgContested // this rank waits for planes, and has declined another communicator's ticket on them
+	MsgPrepare   // leader to all: agree to a move of a plane, which Body describes
 	NumKinds
 )
 

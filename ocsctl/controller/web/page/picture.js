@@ -134,13 +134,18 @@ export class Picture {
     return low === high ? this.width / 2 : +(edge + ((port - low) * (this.width - 2 * edge)) / (high - low)).toFixed(1);
   }
 
+  // share returns where a point of the screen is between the first port of a row, 0, and the last, 1.
+  share(e) {
+    const box = this.root.getBoundingClientRect();
+    return (((e.clientX - box.left) / box.width) * this.width - edge) / (this.width - 2 * edge);
+  }
+
   // at returns the row and the port, with a fraction, at a point of the screen.
   at(e) {
     const box = this.root.getBoundingClientRect();
     const row = e.clientY - box.top > box.height / 2 ? 1 : 0;
     const [low, high] = this.windows[row];
-    const share = (((e.clientX - box.left) / box.width) * this.width - edge) / (this.width - 2 * edge);
-    return [row, low + Math.min(1, Math.max(0, share)) * (high - low)];
+    return [row, low + Math.min(1, Math.max(0, this.share(e))) * (high - low)];
   }
 
   // point tells about the port under the pointer.
@@ -191,9 +196,8 @@ export class Picture {
     this.root.addEventListener("pointerup", () => { held = null; });
     this.root.addEventListener("pointermove", (e) => {
       if (held === null) return;
-      const box = this.root.getBoundingClientRect(), [low, high] = this.windows[row];
-      const share = (((e.clientX - box.left) / box.width) * this.width - edge) / (this.width - 2 * edge);
-      this.move(row, held - share * (high - low));
+      const [low, high] = this.windows[row];
+      this.move(row, held - this.share(e) * (high - low));
     });
     return this;
   }
