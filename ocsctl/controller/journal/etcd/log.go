@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -66,8 +67,13 @@ var harmless = map[string]bool{
 	"failed to update storage version":                                                     true,
 }
 
+// applying ends the warning of a new member whose election timer ends before it has applied its own configuration. It
+// tries again. The message begins with an id and a term.
+const applying = "there are still pending configuration changes to apply"
+
 func (c *slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) && !harmless[e.Message] && !c.muted.Load() {
+	dropped := harmless[e.Message] || strings.HasSuffix(e.Message, applying) || c.muted.Load()
+	if c.Enabled(e.Level) && !dropped {
 		return ce.AddCore(e, c)
 	}
 	return ce
