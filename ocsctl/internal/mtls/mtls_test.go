@@ -1,7 +1,9 @@
 package mtls_test
 
 import (
+	"crypto/tls"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,5 +64,45 @@ func TestExposedKey(t *testing.T) {
 		if !errors.Is(err, mtls.ErrFiles) || !errors.Is(err, files.ErrExposed) || !strings.Contains(err.Error(), key) {
 			t.Error(err)
 		}
+	}
+}
+
+// TestRenewal: connections after a renewal show the new certificates, on both ends.
+func TestRenewal(t *testing.T) {
+	a, err := labcerts.Create(t.TempDir(), time.Hour)
+	require.NoError(t, err)
+	files := func(name string) (string, string, string) {
+		return a.Path("ca.pem"), a.Path(name + ".pem"), a.Path(name + ".key")
+	}
+	renew := func() {
+		for _, name := range []string{"server", "rank"} {
+			_ = os.Remove(a.Path(name + ".pem"))
+			_ = os.Remove(a.Path(name + ".key"))
+			require.NoError(t, a.Issue(labcerts.Subject{Name: name, Life: time.Hour, Hosts: []string{"127.0.0.1"}}))
+		}
+	}
+	renew()
+	server, err := mtls.Server(files("server"))
+	require.NoError(t, err)
+	client, err := mtls.Client(files("rank"))
+	require.NoError(t, err)
+	client.ServerName = "127.0.0.1"
+	serials := func() (ofServer, ofClient string) {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		s, c := tls.Server(far, server), tls.Client(near, client)
+		failed := make(chan error, 1)
+		go func() { failed <- s.Handshake() }()
+		require.NoError(t, c.Handshake())
+		require.NoError(t, <-failed)
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.String(),
+			s.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	server1, client1 := serials()
+	renew()
+	server2, client2 := serials()
+	if server1 == server2 || client1 == client2 {
+		t.Errorf("certificates %s and %s, then %s and %s", server1, client1, server2, client2)
 	}
 }
