@@ -1,6 +1,6 @@
 """Renders the chart with the values of trials/, and validates all objects strictly: those of Kubernetes, and those that
-operators define. A bad value must end in one line that names the field. The rendered configuration goes to the folder of
-the first argument, where a test in Go reads it."""
+operators define. A bad value must end in one line that names the field. The rendered configuration goes to the folder
+of the first argument, where a test in Go reads it."""
 
 import json
 import os
