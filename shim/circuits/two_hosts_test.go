@@ -90,15 +90,17 @@ func TestTwoHosts(t *testing.T) {
 			core, lost, kill := twoHosts(t)
 			t.Setenv("LIGHTPATH_PLANNER", name)
 			w := shimtest.NewWorld(t, 4)
+			t.Cleanup(func() { // also where a call has failed: it says which frames were lost
+				if problems := lost(); len(problems) > 0 {
+					t.Errorf("%q", problems)
+				}
+			})
 			rng := rand.New(rand.NewPCG(8, 8))
 			for _, count := range []int{1, 4001} {
 				w.RunAll(t, rng, count)
 			}
 			if n := len(optical.Of(w.Comms[0]).Packet); n > 0 {
 				t.Errorf("%d shapes ran on packet planes", n)
-			}
-			if problems := lost(); len(problems) > 0 {
-				t.Errorf("%q", problems)
 			}
 			if name != "swot" {
 				return
