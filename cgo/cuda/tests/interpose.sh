@@ -26,11 +26,11 @@ trees=allreduce:rabenseifner,broadcast:binomial,reduce:binomial,allgather:bruck,
 trees=$trees,gather:binomial,scatter:binomial
 others=allreduce:double-binary-tree,broadcast:ring,reduce:ring,allgather:recursive-doubling,reducescatter:ring
 others=$others,alltoall:pairwise-xor,gather:direct,scatter:direct
-interpose oracle-eight LIGHTPATH_ALGORITHM=$trees PEER_ALL=1 "$out/oracle" -s 4 8
+interpose oracle-eight LIGHTPATH_ALGORITHM=$trees PEER_ALL=1 "$out/oracle" -e $sample -s 4 8
 interpose oracle-direct LIGHTPATH_ALGORITHM=$direct PEER_ALL=1 "$out/oracle" -s 4 2 3 4
-interpose oracle-trees LIGHTPATH_ALGORITHM=$trees PEER_ALL=1 "$out/oracle" -s 4 2 3 4
-interpose oracle-others LIGHTPATH_ALGORITHM=$others PEER_ALL=1 "$out/oracle" 4
-interpose oracle-shared STUB_CUDA_DEVICES=1 LIGHTPATH_ALGORITHM=$direct PEER_ALL=1 "$out/oracle" 3
+interpose oracle-trees LIGHTPATH_ALGORITHM=$trees PEER_ALL=1 "$out/oracle" -e $sample -s 4 2 3 4
+interpose oracle-others LIGHTPATH_ALGORITHM=$others PEER_ALL=1 "$out/oracle" -e $sample 4
+interpose oracle-shared STUB_CUDA_DEVICES=1 LIGHTPATH_ALGORITHM=$direct PEER_ALL=1 "$out/oracle" -e $sample 3
 few=LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise
 for test in ordered mixed captured scaled wrong ended refused unwell aborted broken; do
   interpose $test $few "$out/interpose" $test

@@ -1,7 +1,7 @@
 /* Compares every collective on device memory with the expected results: all types and operators, in place and not,
- * on streams of all kinds, several calls in flight. oracle [-r] [-s SIZE] [-c COUNT] [RANKS...]: -c makes only
- * calls of COUNT elements, -s only calls with types of SIZE bytes or more, -r registers two of three buffers, other
- * ones on each rank. */
+ * on streams of all kinds, several calls in flight. oracle [-r] [-s SIZE] [-c COUNT] [-e N] [RANKS...]: -c makes only
+ * calls of COUNT elements, -s only calls with types of SIZE bytes or more, -e only every Nth call, -r registers two of
+ * three buffers, other ones on each rank. */
 #include "gpu.h"
 #include "../../rank/rank.h"
 
@@ -87,6 +87,7 @@ static bool sensible(const struct run *r) {
 
 static uint64_t only;     /* COUNT, 0: several */
 static size_t least = 1; /* SIZE */
+static int every = 1;    /* N; odd, since every second call is in place */
 
 static void all(struct rank *k) {
   static const uint64_t counts[] = {1, 0, 7, 1000, 40001};
@@ -110,7 +111,7 @@ static void all(struct rank *k) {
           number++;
           r.count = only > 0 ? only : counts[number % 5];
           r.root = number % k->world;
-          if (!sensible(&r)) continue;
+          if (!sensible(&r) || number % every > 0) continue;
           prepare(&ahead[n], &r, k);
           ahead[n].number = number;
           if (++n < AHEAD) continue;
@@ -134,6 +135,8 @@ int main(int argc, char **argv) {
       only = strtoull(argv[++i], NULL, 10);
     else if (strcmp(argv[i], "-s") == 0 && i + 1 < argc)
       least = strtoull(argv[++i], NULL, 10);
+    else if (strcmp(argv[i], "-e") == 0 && i + 1 < argc)
+      every = atoi(argv[++i]);
     else if (strcmp(argv[i], "-r") == 0)
       registered = true;
     else

@@ -49,14 +49,14 @@ direct="LIGHTPATH_DEVICE_PATH=direct"
 staged="LIGHTPATH_DEVICE_PATH=staged"
 large="LIGHTPATH_DEVICE_EXCHANGE=2M" # sums of types of 4 bytes and more take two exchanges
 
-# The longest first.
-device oracle-direct-8 8 $small $direct "$out/oracle" -s 4 8
+# The longest first. Every Nth call of an oracle is enough where another test makes all.
+device oracle-direct-8 8 $small $direct "$out/oracle" -e $sample -s 4 8
 device lent 8 $small "$out/lent" lent lender_aborts reader_aborts
 device direct 8 $small "$out/direct"
 device lent-more 8 $large "$out/lent" lent churn
-device oracle-two-shot 8 $direct $large "$out/oracle" -s 4 -c 70001 3
-device oracle-lent 8 $direct $large "$out/oracle" -r -s 4 -c 70000 3
-device oracle-lent-all 8 $direct $small "$out/oracle" -r 3
+device oracle-two-shot 8 $direct $large "$out/oracle" -e $sample -s 4 -c 70001 3
+device oracle-lent 8 $direct $large "$out/oracle" -e $sample -r -s 4 -c 70000 3
+device oracle-lent-all 8 $direct $small "$out/oracle" -e $sample -r 3
 for mode in threads processes; do
   device recurring-$mode 8 $large "$out/recurring" $mode
   device recurring-$mode-shared 1 $large "$out/recurring" $mode second replaced expandable captured remapped messages
@@ -70,7 +70,7 @@ done
 device model-queues 1 STUB_CUDA_QUEUES=8 "$out/model" shared_queue full_queue
 device model-driver-queues 1 CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driver "$out/model" shared_queue
 # The library asks for 32 queues before the driver starts, so that ranks can share a context.
-device oracle-driver-queues 1 STUB_CUDA_QUEUES=driver $small $direct "$out/oracle" -s 8 3
+device oracle-driver-queues 1 STUB_CUDA_QUEUES=driver $small $direct "$out/oracle" -e $sample -s 8 3
 device model-drain 1 STUB_CUDA_DRAIN=all "$out/model" drained
 device model-drain-one 1 STUB_CUDA_DRAIN=cuMemAlloc "$out/model" not_drained
 rm -rf "$out/share" "$out/share-costs" && mkdir -p "$out/share" "$out/share-costs"
@@ -97,7 +97,7 @@ calls="issued grouped captured aborted ended wrong defaults"
 groups="mixed messages from_host mismatched other_operator other_size ahead ahead_messages related one_thread refused"
 patterns="megatron ddp several_messages two_captures another_ends"
 for path in direct staged; do
-  hostile oracle-$path "$all" 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" -s 8 3
+  hostile oracle-$path "$all" 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" -e $sample -s 8 3
   hostile stream-$path "q1 q8 slice" 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/stream" $calls
   hostile stream-$path "q32 drain" 8 $small LIGHTPATH_DEVICE_PATH=$path "$out/stream" ordered $calls orphaned signalled
   hostile patterns-$path "$all" 8 $small LIGHTPATH_STAGING=64K LIGHTPATH_DEVICE_PATH=$path "$out/patterns" $patterns
@@ -106,16 +106,16 @@ for path in direct staged; do
   hostile early-$path q1 8 $small LIGHTPATH_STAGING=64K LIGHTPATH_DEVICE_PATH=$path "$out/patterns" early_receive_fails
   hostile memory-$path "$all" 8 LIGHTPATH_DEVICE_PATH=$path "$out/memory" allocated
   # Ranks of one context need as many queues as they have streams.
-  hostile shared-$path "q32 drain slice" 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" -s 8 3
+  hostile shared-$path "q32 drain slice" 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/oracle" -e $sample -s 8 3
   hostile threads-$path "q32 slice" 1 $small LIGHTPATH_STAGING=64K LIGHTPATH_DEVICE_PATH=$path "$out/patterns" eight
   hostile shared-$path q8 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/patterns" shared_queue
   hostile shared-$path q1 1 $small LIGHTPATH_DEVICE_PATH=$path "$out/patterns" one_context
 done
 hostile threads drain 1 $small $direct "$out/patterns" eight
 hostile threads-whole drain 1 $staged LIGHTPATH_STAGING=16M "$out/patterns" eight
-hostile direct "$all" 8 $small "$out/direct" $groups
+hostile direct "q1 q8 drain slice" 8 $small "$out/direct" $groups
 hostile lent "$all" 8 $large "$out/lent" lent
-hostile oracle-lent "$all" 8 $large $direct "$out/oracle" -r -s 8 -c 70000 2
+hostile oracle-lent "$all" 8 $large $direct "$out/oracle" -e $sample -r -s 8 -c 70000 2
 hostile processes "$all" 8 $direct "$out/processes" 2
 hostile processes-shared "$all" 1 $small $direct "$out/processes" 4
 # A group whose receive needs its own later send: its messages fit into the slots if its streams may share a queue.
@@ -123,7 +123,7 @@ hostile relay "q1 q8" 8 LIGHTPATH_DEVICE_EXCHANGE=16M "$out/direct" side_by_side
 hostile relay "q32 drain slice" 8 $small "$out/direct" side_by_side
 hostile late "q32 drain" 8 $small "$out/direct" late
 hostile shared-context q32 1 $small "$out/direct" ahead ahead_messages
-hostile recurring "drain" 8 $large "$out/recurring" processes
+hostile recurring drain 8 $large "$out/recurring" processes second replaced captured messages posted_early
 hostile recurring q8 8 $large "$out/recurring" processes replaced expandable captured posted_early
 hostile recurring q1 8 $large "$out/recurring" processes second replaced captured
 hostile recurring slice 1 $large "$out/recurring" processes second replaced expandable
@@ -134,8 +134,8 @@ for how in threads processes; do
   rm -rf "$share" && mkdir "$share"
   device model-start-$how 1 $code STUB_CUDA_CLOCK="$share/clock.json" STUB_CUDA_SHARE="$share" "$out/start" $how 4 300
 done
-device oracle-machine-code 8 $code $small $direct "$out/oracle" -s 8 2
-device oracle-lent-shared 1 $direct $large "$out/oracle" -r -s 4 -c 40001 2
+device oracle-machine-code 8 $code $small $direct "$out/oracle" -e $sample -s 8 2
+device oracle-lent-shared 1 $direct $large "$out/oracle" -e $sample -r -s 4 -c 40001 2
 device direct-unreachable 2 $small STUB_CUDA_PEERS=0 "$out/direct" unreachable
 device direct-full 2 $small "$out/direct" full
 device direct-processes 8 $direct "$out/processes" 3
