@@ -55,9 +55,6 @@ type Client interface {
 	// a rank of the holder's communicator knows its number. It returns at once; posting twice is
 	// harmless. Posts with different targets for one epoch fail the plane for all ranks. The controller refuses a post
 	// for another holder, and tells only this port: see Refused.
-	//
-	// If this port has been granted the plane and keeps its circuit, it vacates: the ports whose circuits go dark need
-	// not post. They are not of the holder's communicator.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
 	// Poll returns the plane's epoch and, after a failure, its error (poll): conflicting posts, a failed or unverified
 	// switch, lost frames of this port.
@@ -68,7 +65,10 @@ type Client interface {
 	// Acquire obtains planes for one holder, all at once and in one global order among holders; it blocks until granted.
 	// It grants the planes of mask that are in service; if none is, the error wraps ErrPlaneDown. Release gives planes
 	// back. A holder has at most one Acquire outstanding, and several holders may wait.
-	Acquire(mask uint64, holder uint64) (granted uint64, err error)
+	//
+	// ports are those of the holder's ranks; none: all ports. Only on circuits between them does the holder send, so a
+	// move of the holder waits for their posts only, and only for those of such circuits.
+	Acquire(mask, holder uint64, ports ...int) (granted uint64, err error)
 	Release(mask uint64, holder uint64) error
 	// OnChange registers a function that the client's goroutine calls after any change of state. It must not block.
 	OnChange(func())

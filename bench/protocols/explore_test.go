@@ -55,9 +55,9 @@ func TestExplore(t *testing.T) {
 		"order: by turns":                      {cfg: by(both, both, "ABABA", "ABABA")},
 		"order: another order":                 {cfg: by(both, both, "ABABB", "ABABB")},
 		"order: another one of one rank":       {true, by(both, []int{1, 2}, "AAA", "ABABBA", "BBB")},
-		"vacating: part":                       {cfg: smallConfig{comms: []smallComm{whole(0), part}}},
-		"vacating: part, after a crash":        {true, smallConfig{comms: []smallComm{whole(0), part}, crash: true}},
-		"vacating: part and whole at one time": {true, smallConfig{comms: []smallComm{whole(1), part}}},
+		"leftover: part":                       {cfg: smallConfig{comms: []smallComm{whole(0), part}}},
+		"leftover: part, after a crash":        {true, smallConfig{comms: []smallComm{whole(0), part}, crash: true}},
+		"leftover: part and whole at one time": {true, smallConfig{comms: []smallComm{whole(1), part}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if k.long && !long {

@@ -159,7 +159,7 @@ func (g *group) perform(a *arbiter.Action) {
 	case arbiter.Acquire:
 		h.asked++
 		g.wanted = g.ground.now(h)
-		q := acquire{h.asked, g.cfg.id, uint64(a.Planes)}
+		q := acquire{h.asked, g.cfg.id, uint64(a.Planes), g.cfg.ports}
 		h.wants[g.cfg.id] = q
 		h.tell(q)
 	case arbiter.Release:
@@ -169,8 +169,6 @@ func (g *group) perform(a *arbiter.Action) {
 		h.tell(release{g.cfg.id, uint64(a.Planes)})
 	case arbiter.Await:
 		g.awaits = append(g.awaits, await{a.Plane, a.Epoch, g.now()})
-	case arbiter.Vacate:
-		h.post(agree{plane: a.Plane, epoch: a.Epoch, holder: g.cfg.id, target: a.Target})
 	case arbiter.Prepare:
 		r := circuits.Move{Plane: a.Plane, Epoch: a.Epoch, Target: a.Target}
 		for _, m := range g.members {

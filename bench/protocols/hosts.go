@@ -74,7 +74,10 @@ type (
 		target circuit.Permutation
 		since  time.Time
 	}
-	acquire struct{ id, holder, mask uint64 }
+	acquire struct {
+		id, holder, mask uint64
+		ports            []int
+	}
 	release struct{ holder, mask uint64 }
 	wanted  struct{ holder, mask uint64 }
 	grant   struct {
@@ -96,7 +99,11 @@ func newHost(w ground, port, ports, planes int) *host {
 func (h *host) hello() hello {
 	m := hello{}
 	for _, holder := range slices.Sorted(maps.Keys(h.held)) {
-		m.held = append(m.held, controller.LeaseSnapshot{Port: h.port, Holder: holder, Mask: h.held[holder]})
+		l := controller.LeaseSnapshot{Port: h.port, Holder: holder, Mask: h.held[holder]}
+		if g := h.ground.group(holder); g != nil {
+			l.Ports = g.cfg.ports
+		}
+		m.held = append(m.held, l)
 	}
 	for j := range h.planes {
 		m.known = append(m.known, h.planes[j].epoch)

@@ -254,7 +254,7 @@ func (m *member) look() {
 	}
 }
 
-// bind plans the moves of an operation. It agrees to the moves of circuits that lead outside.
+// bind plans the moves of an operation.
 func (m *member) bind() {
 	n := len(m.g.members)
 	ring, dark := circuit.Shift(n, 1), circuit.AllDark(n)
@@ -281,10 +281,6 @@ func (m *member) bind() {
 	}
 	if err := m.machine.Missed(m.moves); err != nil {
 		m.g.fail(err)
-		return
-	}
-	for j := range m.machine.Outside(m.moves).Each() {
-		m.post(j, 1)
 	}
 }
 

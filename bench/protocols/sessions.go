@@ -115,7 +115,7 @@ func (x *session) serve(m any) {
 		switch {
 		case !again:
 			x.asked[m.id] = nil
-			err = x.at.Acquire(m.id, m.mask, m.holder)
+			err = x.at.Acquire(m.id, m.mask, m.holder, m.ports...)
 		case answer != nil: // after a break
 			x.fresh = append(x.fresh, m.id)
 			x.wake()

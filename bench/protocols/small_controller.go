@@ -7,6 +7,7 @@ import (
 
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
+	"lightpath/shim/circuits"
 )
 
 // takeover starts a controller with a higher token. The controller reads the journal, and waits for the ranks.
@@ -136,19 +137,18 @@ func (w *small) begin(plane int) {
 	}
 }
 
-// agrees reports whether a communicator has agreed to a move: all its ranks whose circuits change have posted, or its
-// leader if no circuit of theirs changes.
+// agrees reports whether a communicator has agreed to a move: all its ranks have posted whose circuits between ports of
+// the communicator change.
 func (w *small) agrees(g *group, plane int, m *controller.Move) bool {
-	needed := []int{}
-	for _, port := range g.cfg.ports {
-		if m.From[port] != m.To[port] {
+	needed, member := []int{}, circuits.Members(g.cfg.ports, w.cfg.ports)
+	from := circuits.RankMap(nil, m.From, g.cfg.ports, member)
+	to := circuits.RankMap(nil, m.To, g.cfg.ports, member)
+	for r, port := range g.cfg.ports {
+		if from[r] != to[r] {
 			needed = append(needed, port)
 		}
 	}
-	if len(needed) == 0 {
-		needed = g.cfg.ports[:1]
-	}
-	return !slices.ContainsFunc(needed, func(port int) bool {
+	return len(needed) > 0 && !slices.ContainsFunc(needed, func(port int) bool {
 		return !w.posted[smallPost{g.cfg.id, port, plane, m.Epoch, m.To.Digest()}]
 	})
 }
@@ -167,7 +167,7 @@ func (w *small) serve(h *host, m any) {
 	case agree:
 		err = (*at).Post(m.plane, m.epoch, m.holder, m.target)
 	case acquire:
-		err = (*at).Acquire(m.id, m.mask, m.holder)
+		err = (*at).Acquire(m.id, m.mask, m.holder, m.ports...)
 	case release:
 		err = (*at).Release(m.mask, m.holder)
 	}

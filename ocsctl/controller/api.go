@@ -233,6 +233,7 @@ type PortSnapshot struct {
 // LeaseSnapshot is a lease of planes, granted or requested.
 type LeaseSnapshot struct {
 	Port   int       `json:"port"`
+	Ports  []int     `json:"-"` // of the holder's ranks, nil: all ports; only in AttachOptions.Held
 	Holder uint64    `json:"holder"`
 	Mask   uint64    `json:"mask"`
 	Since  time.Time `json:"since"`
@@ -278,9 +279,10 @@ type AttachOptions struct {
 type Attachment interface {
 	// Post agrees, for the plane's holder, to move plane from epoch to target. The port must be drained.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
-	// Acquire asks for the planes of mask, as one lease of holder. [Sink.Granted] answers with the same id. Planes that
-	// the holder still has are given back first, since their Release may have been lost with a connection.
-	Acquire(id, mask, holder uint64) error
+	// Acquire asks for the planes of mask, as one lease of holder, whose ranks are at ports; none: at all ports.
+	// [Sink.Granted] answers with the same id. Planes that the holder still has are given back first, since their Release
+	// may have been lost with a connection.
+	Acquire(id, mask, holder uint64, ports ...int) error
 	// Release gives planes of holder's lease back.
 	Release(mask, holder uint64) error
 	// Detach ends the attachment and releases its planes. Unless clean, the rank has died: its posts are void,

@@ -43,11 +43,15 @@ func (a *attachment) Post(plane int, epoch uint32, holder uint64, target circuit
 }
 
 // Acquire implements Attachment.
-func (a *attachment) Acquire(id, mask, holder uint64) error {
+func (a *attachment) Acquire(id, mask, holder uint64, ports ...int) error {
 	if err := a.checkMask("acquire", mask); err != nil {
 		return err
 	}
-	return a.core.do(func(now int64) { a.core.machine.acquire(a, id, mask, holder, now) })
+	inside, err := a.core.cfg.inside(ports)
+	if err != nil {
+		return fmt.Errorf("controller: port %d: acquire: %w", a.port, err)
+	}
+	return a.core.do(func(now int64) { a.core.machine.acquire(a, id, mask, holder, inside, now) })
 }
 
 // Release implements Attachment.
@@ -166,7 +170,12 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 				return fmt.Errorf("controller: port %d: plane %d, which it says it holds: %w", a.port, p, ErrHeld)
 			}
 		}
-		m.lease.give(l.Mask, leaseHolder{a: a, holder: l.Holder, since: now})
+		inside, err := m.cfg.inside(l.Ports)
+		if err != nil {
+			m.lease.drop(a)
+			return fmt.Errorf("controller: port %d: held: %w", a.port, err)
+		}
+		m.lease.give(l.Mask, leaseHolder{a: a, holder: l.Holder, inside: inside, since: now})
 		all |= l.Mask
 		m.event(now, Event{Kind: Granted, Plane: -1, Port: a.port, Holder: l.Holder, Mask: l.Mask, Who: a.who})
 	}

@@ -20,8 +20,33 @@ type lease struct {
 type leaseHolder struct {
 	a      *attachment // nil: free
 	holder uint64
+	inside []bool // by port: has a rank of the holder; nil: all ports have
 	since  int64
 	told   bool // that a request waits for the plane, or that it has been disabled
+}
+
+// inside returns the ports of a lease, by port; nil: all.
+func (c *Config) inside(ports []int) ([]bool, error) {
+	if len(ports) == 0 {
+		return nil, nil
+	}
+	inside := make([]bool, c.Ports)
+	for _, p := range ports {
+		if p < 0 || p >= c.Ports {
+			return nil, fmt.Errorf("lease of port %d: there are ports 0..%d", p, c.Ports-1)
+		}
+		inside[p] = true
+	}
+	return inside, nil
+}
+
+// circuit returns where a port's circuit in a map leads, [circuit.Dark] unless both ends are inside the lease. The holder
+// has data on no other circuit, and no other communicator has data on the plane.
+func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
+	if to := m[port]; h.inside == nil || to != circuit.Dark && h.inside[port] && h.inside[to] {
+		return to
+	}
+	return circuit.Dark
 }
 
 // leaseRequest is a pending Acquire.
@@ -58,7 +83,7 @@ func (l *lease) grants(down, moving uint64, now int64) []grant {
 		if !free {
 			return false
 		}
-		l.give(want, leaseHolder{a: q.a, holder: q.holder, since: now})
+		l.give(want, leaseHolder{a: q.a, holder: q.holder, inside: q.inside, since: now})
 		answered = append(answered, grant{q, want})
 		return true
 	})

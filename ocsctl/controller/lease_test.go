@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,6 +155,46 @@ func TestPostsBeforeTheClaim(t *testing.T) {
 			t.Error(r.s[1].refused, r.dev.moves, r.page.faults[0])
 		}
 	})
+}
+
+// TestLeaseOfSomePorts: a move waits for the ports whose circuits lie inside the lease. Circuits with an end outside
+// change without a post, also if the rank there has died. A lease that is claimed after a takeover has the same ports.
+func TestLeaseOfSomePorts(t *testing.T) {
+	inside, target := []int{0, 1, 3}, circuit.Permutation{3, 0, circuit.Dark, circuit.Dark, circuit.Dark}
+	for name, start := range map[string]func() *testRig{
+		"granted": func() *testRig {
+			r := newTestRig(t, 5, 1, nil)
+			require.NoError(t, r.s[0].Acquire(1, 1, testHolder, inside...))
+			return r
+		},
+		"claimed": func() *testRig {
+			r := newTestRig(t, 5, 1, func(r *testRig, c *Config) {
+				c.Recovered, r.absent = []Recovered{{Map: r.dev.maps[0]}}, 1
+			})
+			r.attach(0, LeaseSnapshot{Holder: testHolder, Mask: 1, Ports: inside})
+			return r
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start()
+			r.s[2].Detach(false)
+			epoch := r.page.epochs[0]
+			r.post(0, 0, epoch, target)
+			r.pass(time.Second)
+			if p := r.plane(0); !slices.Equal(p.Missing, []int{1}) || p.Epoch != epoch || r.page.faults[0] != nil {
+				t.Fatalf("epoch %d, waits for ports %v, %v", p.Epoch, p.Missing, r.page.faults[0])
+			}
+			r.post(1, 0, epoch, target)
+			r.pass(time.Second)
+			if r.page.epochs[0] != epoch+1 || !r.page.maps[0].Equal(target) || r.page.faults[0] != nil {
+				t.Errorf("epoch %d, map %v, %v", r.page.epochs[0], r.page.maps[0], r.page.faults[0])
+			}
+		})
+	}
+	r := newTestRig(t, 2, 1, nil)
+	if err := r.s[0].Acquire(1, 1, testHolder, 0, 2); err == nil || !strings.Contains(err.Error(), "port 2") {
+		t.Errorf("a lease of a port that does not exist: %v", err)
+	}
 }
 
 // TestReleaseOfOthers: only the attachment and the holder that were granted a plane can release it.

@@ -30,13 +30,7 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 		m.refuse(pl, a, k.holder, err)
 		return
 	}
-	err = pl.barrier.post(pl.epoch, a.port, k, target, now)
-	for _, port := range m.vacated(pl, a, k, target) {
-		if err == nil {
-			err = pl.barrier.post(pl.epoch, port, k, target, now)
-		}
-	}
-	switch {
+	switch err = pl.barrier.post(pl.epoch, a.port, k, target, now); {
 	case err == nil:
 		m.advance(pl, now)
 	case errors.Is(err, ocsctl.ErrConflict):
@@ -44,22 +38,6 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 	default:
 		m.refuse(pl, a, k.holder, err)
 	}
-}
-
-// vacated returns the ports that agree to a move without a post: those whose circuits the holder's leader takes off, by a
-// post that keeps its own circuit. They are not of its communicator, and only ranks of that send on the plane.
-func (m *machine) vacated(pl *plane, leader *attachment, k roundKey, target circuit.Permutation) []int {
-	h := &m.lease.held[pl.index]
-	if h.a != leader || h.holder != k.holder || k.epoch != pl.epoch || target[leader.port] != pl.m[leader.port] {
-		return nil
-	}
-	ports := changing(pl.m, target)
-	for _, p := range ports {
-		if target[p] != circuit.Dark {
-			return nil
-		}
-	}
-	return ports
 }
 
 // refuse tells the port of a post why the post is void. While the plane is out of service, its fault tells that: a
@@ -146,6 +124,13 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 	m.advance(pl, now)
 }
 
+// lacks reports whether the move to r's target needs the post of a port, and has not got it: the move changes the port's
+// circuit, which lies inside the lease.
+func (m *machine) lacks(pl *plane, r *round, port int) bool {
+	h := &m.lease.held[pl.index]
+	return !r.posted[port] && h.circuit(pl.m, port) != h.circuit(r.target, port)
+}
+
 // awaited returns a port that the move to r's target waits for (missing), and a port whose rank has died (gone); -1:
 // none. A move does not wait for a port without a rank, since no data comes from it. During the grace time it does:
 // the rank may not have found this controller yet.
@@ -155,10 +140,8 @@ func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
 		r.from = 0
 	}
 	for p := r.from; p < len(r.target); p++ {
-		if pl.m[p] == r.target[p] || r.posted[p] {
-			continue
-		}
 		switch {
+		case !m.lacks(pl, r, p):
 		case m.lost[p] != 0:
 			return missing, p
 		case m.ports[p] != nil || m.grace != 0:
@@ -173,9 +156,9 @@ func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
 
 // absent returns all ports that awaited looks for.
 func (m *machine) absent(pl *plane, r *round) (missing, gone []int) {
-	for _, p := range changing(pl.m, r.target) {
+	for p := range r.target {
 		switch {
-		case r.posted[p]:
+		case !m.lacks(pl, r, p):
 		case m.lost[p] != 0:
 			gone = append(gone, p)
 		case m.ports[p] != nil || m.grace != 0:

@@ -202,12 +202,13 @@ func (pl *plane) forJob() bool {
 
 // acquire queues a request for planes, and grants it if they are free. Planes that the holder still has are free: its
 // release was lost with a connection or a controller. Without that, the request would wait for its own holder.
-func (m *machine) acquire(a *attachment, id, mask, holder uint64, now int64) {
+func (m *machine) acquire(a *attachment, id, mask, holder uint64, inside []bool, now int64) {
 	if m.over != nil || !m.attached(a) {
 		return
 	}
 	m.freed(a, m.lease.release(mask, a, holder), now)
-	m.lease.queue = append(m.lease.queue, leaseRequest{leaseHolder{a: a, holder: holder, since: now}, id, mask})
+	h := leaseHolder{a: a, holder: holder, inside: inside, since: now}
+	m.lease.queue = append(m.lease.queue, leaseRequest{h, id, mask})
 	m.grant(now)
 }
 

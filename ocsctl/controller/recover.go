@@ -191,12 +191,6 @@ func (m *machine) awaitsRanks() bool {
 
 // graceEnds ends the grace time: planes whose next move needs a rank that has not come back fail.
 func (m *machine) graceEnds(now int64) {
-	var vacant []int
-	for p := range m.ports {
-		if m.awaits(p) {
-			vacant = append(vacant, p)
-		}
-	}
 	m.event(now, Event{Kind: Settled, Plane: -1, Port: -1, Who: m.cfg.Name})
 	m.grace = 0
 	m.refuseOthers(math.MaxUint64)
@@ -206,8 +200,8 @@ func (m *machine) graceEnds(now int64) {
 			continue
 		}
 		var gone []int
-		for _, p := range vacant {
-			if pl.m[p] != r.target[p] && !r.posted[p] {
+		for p := range m.ports {
+			if m.awaits(p) && m.lacks(pl, r, p) {
 				gone = append(gone, p)
 			}
 		}

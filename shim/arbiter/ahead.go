@@ -18,7 +18,6 @@ const GapHold = 10 * time.Second
 // ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration-run.md has the
 // protocol.
 type ahead struct {
-	preparing bool // planes are on their way to where the predicted operation, the work, begins
 	out       bool // ranks may use it, and the leader does not know which of them do
 	recalling bool // all ranks have been asked
 	ranks     []use
@@ -28,9 +27,6 @@ type ahead struct {
 	conflicts int       // operations for which others have waited for long, since ranks began them at different times
 	skip      int       // operations for which no ticket goes out ahead
 }
-
-// pending reports whether operations that ranks ask for have to wait for the end of what the leader does ahead.
-func (a *ahead) pending() bool { return a.out || a.preparing }
 
 // use is what the leader knows of one rank's use of the ticket ahead.
 type use uint8

@@ -97,10 +97,9 @@ const (
 	SendTicket ActionKind = iota // send Body to Rank as the ticket of Seq
 	SendRecall                   // ask Rank whether it uses the ticket ahead of Seq
 	SendPlan                     // send Body to Rank as the missing plan for Seq
-	Acquire                      // request Planes from the controller; Granted follows
+	Acquire                      // request Planes from the controller, for the ports of the ranks; Granted follows
 	Release                      // give Planes back to the controller
 	Await                        // wait until Plane has reached Epoch; Reached follows
-	Vacate                       // take circuits of ports outside off: Plane moves from Epoch to Target
 	Prepare                      // make all ranks agree to move Plane from Epoch to Target
 	SetTimer                     // make Timer expire after After
 	StopTimer                    // stop Timer

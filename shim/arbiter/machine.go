@@ -106,7 +106,6 @@ const (
 	idle      stage = iota
 	releasing       // long-held planes move to where they are given back
 	acquiring       // the controller has been asked for planes
-	vacating        // circuits from ports outside the communicator are being taken off
 	running         // the ticket has been issued
 )
 
@@ -215,7 +214,7 @@ func (m *Machine) want(e *Event) error {
 	case w.have < m.cfg.Ranks:
 		m.closeRound() // this rank will not join the round
 		return nil
-	case m.ahead.pending(): // resume goes on with it
+	case m.ahead.out: // resume goes on with it
 		return nil
 	}
 	delete(m.arrivals, e.Seq)
@@ -237,8 +236,6 @@ func (m *Machine) begin(w work) error {
 // decide answers the work after its planes have been obtained.
 func (m *Machine) decide() error {
 	switch {
-	case m.ahead.preparing:
-		return m.prepared()
 	case m.work.demand != nil:
 		return m.decideRound()
 	case m.work.shape.Scripted:

@@ -132,10 +132,8 @@ func (r *rig) describe(a *Action) string {
 		return fmt.Sprintf("release %b", uint64(a.Planes))
 	case Await:
 		return fmt.Sprintf("await %d epoch %d", a.Plane, a.Epoch)
-	case Vacate:
-		return fmt.Sprintf("vacate %d to %v", a.Plane, a.Target)
 	case Prepare:
-		return fmt.Sprintf("prepare %d epoch %d", a.Plane, a.Epoch)
+		return fmt.Sprintf("prepare %d epoch %d to %v", a.Plane, a.Epoch, a.Target)
 	case SetTimer:
 		return fmt.Sprintf("set %d", a.Timer)
 	case StopTimer:
@@ -218,7 +216,7 @@ func TestPlanes(t *testing.T) {
 			func(r *rig) { r.now = r.now.Add(MaxHold + 1); r.m.now[1].Epoch = 3 }, []string{"stop 0", "await 1 epoch 3"},
 		},
 		"another port has a circuit to ours": {func(r *rig) { r.maps[0][2] = 1 }, []string{
-			"stop 0", "vacate 0 to [-1 -1 -1]", "await 0 epoch 1",
+			"stop 0", "ticket 2 to -1: planes 11",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,31 +292,6 @@ func TestSmall(t *testing.T) {
 			t.Errorf("planes %b: %q", granted, r.log)
 		}
 	}
-}
-
-// TestVacate checks that circuits from ports outside are taken off all planes before these are used.
-func TestVacate(t *testing.T) {
-	dark := circuit.Dark
-	r := newRig(t, 1, 3, 3)
-	r.maps[0][1], r.maps[2][2] = 0, 0
-	r.step(want(0, 1), "stop 0", "acquire 111", "set 0")
-	r.step(Event{Kind: Granted, Planes: 0b111}, "stop 0", "vacate 0 to [-1 -1 -1]", "await 0 epoch 1",
-		"vacate 2 to [-1 -1 -1]", "await 2 epoch 1")
-	r.epochs[0], r.maps[0][1] = 1, dark
-	r.step(Event{Kind: Reached, Plane: 0})
-	r.epochs[2], r.maps[2][2] = 1, dark
-	r.step(Event{Kind: Reached, Plane: 2}, "ticket 1 to -1: planes 111 maps")
-}
-
-// TestVacateRefused checks that a plane is left out whose circuits only an operator moves.
-func TestVacateRefused(t *testing.T) {
-	r := newRig(t, 1, 2, 2)
-	r.maps[0][1] = 0
-	out := "plane p0 is out of service (" + ocsctl.ErrPinned.Error() + "); going on with 1 of 2 planes"
-	r.step(want(0, 1), "stop 0", "acquire 11", "set 0")
-	r.step(Event{Kind: Granted, Planes: 0b11}, "stop 0", "vacate 0 to [-1 -1]", "await 0 epoch 1")
-	r.down[0] = ocsctl.ErrPinned
-	r.step(Event{Kind: Reached, Plane: 0, Err: ocsctl.ErrPinned}, out, "release 1", "ticket 1 to -1: planes 10 maps")
 }
 
 // TestMistakes checks that a rank's mistake fails the communicator, and that the machine then does nothing more.

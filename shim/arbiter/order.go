@@ -45,43 +45,20 @@ func (m *Machine) askAhead() {
 	}
 }
 
-// expect makes held planes ready for the predicted operation. Without one they linger.
+// expect sends the ticket ahead of the predicted operation on held planes. Without one they linger.
 func (m *Machine) expect() error {
-	w, ok := m.predicted()
-	switch {
-	case m.stage != idle:
-		return nil
-	case !ok || m.turn() != circuits.Ours || m.held != m.cfg.Site.All():
-		m.linger()
+	if m.stage != idle {
 		return nil
 	}
-	m.act(Action{Kind: StopTimer, Timer: IdleTimer})
-	m.work, m.ahead.preparing, m.ahead.elsewhere = w, true, false
-	return m.vacate()
-}
-
-// prepared sends the ticket ahead on planes that have been made ready, unless ranks have asked meanwhile.
-func (m *Machine) prepared() error {
-	m.ahead.preparing = false
-	m.stage, m.work = idle, work{}
-	if m.complete() {
-		return m.resume()
+	ahead, err := false, error(nil)
+	if m.turn() == circuits.Ours {
+		m.ahead.elsewhere = false
+		ahead, err = m.issueAhead()
 	}
-	ahead, err := m.issueAhead()
 	if !ahead {
 		m.linger()
 	}
 	return err
-}
-
-// complete reports whether all ranks have asked for an operation.
-func (m *Machine) complete() bool {
-	for _, w := range m.arrivals {
-		if w.have == m.cfg.Ranks {
-			return true
-		}
-	}
-	return m.rounds.have == m.cfg.Ranks
 }
 
 // prepare moves planes to the maps with which a plan begins. The move of a plane counts as done: a ticket names the
@@ -97,7 +74,7 @@ func (m *Machine) prepare(p *planning.Agreed) {
 			continue
 		}
 		_, ports, _ := m.view.State(j)
-		target := circuits.PortMap(nil, ports, m.cfg.Site.Ports, to)
+		target := circuits.PortMap(nil, ports, m.cfg.Site.Ports, m.member, to)
 		m.act(Action{Kind: Prepare, Plane: j, Epoch: m.now[j].Epoch, Target: target})
 		m.now[j] = ticket.At(m.now[j].Epoch+1, to)
 		m.moved |= 1 << j

@@ -14,7 +14,13 @@ import (
 // is whose operation comes next at the port.
 func turns(t *testing.T) (r *rig, turn *circuits.Turn) {
 	t.Helper()
-	r, turn = repeating(t, 2), new(circuits.Turn)
+	return turnsOf(t, 2)
+}
+
+// turnsOf is turns on planes of so many ports.
+func turnsOf(t *testing.T, ports int) (r *rig, turn *circuits.Turn) {
+	t.Helper()
+	r, turn = repeating(t, ports), new(circuits.Turn)
 	r.m.cfg.Turn = func() circuits.Turn { return *turn }
 	return r, turn
 }
@@ -41,7 +47,7 @@ func TestTurns(t *testing.T) {
 	r, turn := turns(t)
 	away(r, turn)
 	r.step(comesNext) // the request stands
-	r.step(granted, "stop 0", "ticket 4 to -1: planes 11 maps ahead", "set 0")
+	r.step(granted, "ticket 4 to -1: planes 11 maps ahead", "set 0")
 	r.step(another, "set 0")
 	if after := r.last[0].After; after != MaxHold {
 		t.Errorf("planes that were asked for ahead are kept for %v", after)
@@ -79,15 +85,17 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestPrepare: planes move to the first maps of the plan before ranks ask. A recalled ticket leaves them there.
+// TestPrepare: planes move to the first maps of the plan before ranks ask, and circuits from ports outside go with the
+// same move. A recalled ticket leaves planes there.
 func TestPrepare(t *testing.T) {
-	r, turn := turns(t)
+	r, turn := turnsOf(t, 4)
 	away(r, turn)
+	r.maps[0] = circuit.Permutation{circuit.Dark, 3, 0, 2}
 	swap := circuit.Permutation{1, 0}
 	r.row.Best.Plan = &plans.Plan{Initial: []circuit.Permutation{swap, circuit.AllDark(2)}}
-	r.step(granted, "stop 0", "prepare 0 epoch 0", "ticket 4 to -1: planes 11 maps ahead", "set 0")
+	r.step(granted, "prepare 0 epoch 0 to [1 0 -1 2]", "ticket 4 to -1: planes 11 maps ahead", "set 0")
 	var sent ticket.Ticket
-	if _, err := ticket.Decode(r.last[2].Body, &sent); err != nil || sent.Planes[0].Epoch != 1 || !sent.Planes[0].Maps.Equal(swap) {
+	if _, err := ticket.Decode(r.last[1].Body, &sent); err != nil || sent.Planes[0].Epoch != 1 || !sent.Planes[0].Maps.Equal(swap) {
 		t.Errorf("the ticket: %+v, %v", sent, err)
 	}
 	r.step(idles, "stop 0", "recall 4")
@@ -97,23 +105,6 @@ func TestPrepare(t *testing.T) {
 	r.epochs[0], r.maps[0] = 1, swap
 	r.step(want(0, 4))
 	r.step(want(1, 4), "stop 0", "ticket 4 to -1: planes 11 maps") // no rank took the maps from the first ticket
-}
-
-// TestAskedMeanwhile: ranks ask while planes are vacated for a ticket ahead. They get theirs when the planes are there.
-func TestAskedMeanwhile(t *testing.T) {
-	r, turn := turns(t)
-	*turn = circuits.Theirs
-	r.step(r.done(0, 3), "stop 0")
-	r.step(r.done(1, 3), "release 11")
-	*turn = circuits.Ours
-	r.step(comesNext, "acquire 11")
-	r.m.ahead.preparing = true
-	r.step(want(0, 4))
-	r.step(want(1, 4))
-	r.m.held = 0b11
-	if err := r.m.prepared(); err != nil || r.m.stage != running || r.m.ahead.out {
-		t.Errorf("stage %d, %v", r.m.stage, err)
-	}
 }
 
 // TestBackOff: after others have waited for long, since ranks began an operation at different times, tickets do not go

@@ -38,7 +38,7 @@ func (m *Machine) secure() error {
 		m.awaitStanding(m.held)
 		return m.releaseHeld()
 	}
-	return m.vacate()
+	return m.decide()
 }
 
 // current reports whether every held plane has an epoch that this communicator has requested. A new controller that
@@ -183,40 +183,6 @@ func (m *Machine) granted(e *Event) error {
 	if late {
 		return m.expect()
 	}
-	return m.vacate()
-}
-
-// vacate takes circuits from ports outside the communicator to its members off the held planes. These ports would have
-// to agree to every switch of their circuits, but do not know of the switches.
-func (m *Machine) vacate() error {
-	for j := range m.held.Each() {
-		epoch, ports, err := m.view.State(j)
-		target := circuits.Vacated(ports, m.member)
-		switch {
-		case target == nil:
-			continue
-		case errors.Is(err, ocsctl.ErrPinned): // refused before
-			if err := m.drop(j, err); err != nil {
-				return err
-			}
-			continue
-		}
-		m.stage = vacating
-		m.act(Action{Kind: Vacate, Plane: j, Epoch: epoch, Target: target})
-		m.await(j, epoch+1)
-	}
-	if m.stage == vacating {
-		return m.vacated()
-	}
-	return m.decide()
-}
-
-// vacated goes on when no plane is moving any more.
-func (m *Machine) vacated() error {
-	if m.waiting != 0 {
-		return nil
-	}
-	m.reload(m.held)
 	return m.decide()
 }
 
@@ -231,11 +197,8 @@ func (m *Machine) reached(e *Event) error {
 			return err
 		}
 	}
-	switch m.stage {
-	case releasing:
+	if m.stage == releasing {
 		return m.releaseHeld()
-	case vacating:
-		return m.vacated()
 	}
 	return nil
 }

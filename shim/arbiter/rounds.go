@@ -52,7 +52,7 @@ func (m *Machine) post(e *Event) error {
 	case r.have == len(r.rows):
 		m.act(Action{Kind: StopTimer, Timer: RoundTimer})
 		r.misses, r.skip = 0, 0
-		if m.ahead.pending() { // resume goes on with it
+		if m.ahead.out { // resume goes on with it
 			return nil
 		}
 		return m.completeRound()

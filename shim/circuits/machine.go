@@ -41,7 +41,7 @@ type Config struct {
 
 // Machine decides a rank's side of operations on planes with circuits, in this order for each operation:
 //
-//	Enter, or Ask -> Take; Settle until the planes have reached the ticket's states -> Outside -> Overlay for each move -> Done
+//	Enter, or Ask -> Take; Settle until the planes have reached the ticket's states -> Overlay for each move -> Done
 //
 // It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
 // this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
@@ -198,41 +198,24 @@ func (m *Machine) check(plane int, want *ticket.Plane) (epoch uint32, err error)
 	return epoch, err
 }
 
-// Outside returns the planes whose first switch takes a circuit to a port outside the communicator from this rank's
-// port. The rank agrees to these switches before it executes. In maps of ranks the port is dark before and after, so
-// the program does not know of them. No data is in flight on this circuit: no call of this communicator has used it,
-// and its last user has given the plane back.
-func (m *Machine) Outside(moves Movement) (planes planeset.Set) {
-	for j := range m.grant.Use.Each() {
-		if moves.Switches(j) == 0 || moves.Target(j, 1)[m.cfg.Rank] != circuit.Dark {
-			continue
-		}
-		_, ports, _ := m.view.State(j)
-		if to := ports[m.cfg.Ports[m.cfg.Rank]]; to != circuit.Dark && m.member[to] < 0 {
-			planes |= 1 << j
-		}
-	}
-	return planes
-}
-
 // Missed returns an error if a plane has moved on further than this operation's moves: a rank that has not reached a
 // controller for a while may have lost its planes to others, whose moves it must not take for its own.
 func (m *Machine) Missed(moves Movement) error {
 	for j := range m.grant.Use.Each() {
 		epoch, _, _ := m.view.State(j)
 		if n := moves.Switches(j); int32(epoch-m.base[j]) > int32(n) {
-			return fmt.Errorf("plane %d is at epoch %d, the operation moves it %d times from epoch %d: %w", j, epoch, n,
-				m.base[j], ocsctl.ErrUnknownMap)
+			return fmt.Errorf("shim: rank %d: plane %d is at epoch %d, the operation moves it %d times from epoch %d: %w",
+				m.cfg.Rank, j, epoch, n, m.base[j], ocsctl.ErrUnknownMap)
 		}
 	}
 	return nil
 }
 
-// Overlay turns a map of ranks into the map of ports to post. Other ports keep their circuits. So every rank requests
-// the same map at any time. The result is valid until the next call.
+// Overlay turns a map of ranks into the map of ports to post; see [PortMap]. Only the operation's moves change the map
+// of ports meanwhile, so every rank requests the same map at any time. The result is valid until the next call.
 func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permutation {
 	_, ports, _ := m.view.State(plane)
-	m.ports = PortMap(m.ports[:0], ports, m.cfg.Ports, target)
+	m.ports = PortMap(m.ports[:0], ports, m.cfg.Ports, m.member, target)
 	return m.ports
 }
 
@@ -265,27 +248,18 @@ func Members(ports []int, all int) []int {
 	return member
 }
 
-// Vacated returns a map of ports without the circuits from ports outside a communicator to members; nil: there are none.
-func Vacated(m circuit.Permutation, member []int) (target circuit.Permutation) {
-	for p, to := range m {
-		if to == circuit.Dark || member[p] >= 0 || member[to] < 0 {
-			continue
+// PortMap appends a plane's map of ports to m, with the circuits of a map of members. Circuits between two other ports
+// stay. Those between another port and a member go dark: no data is on them, since only members send on the plane.
+func PortMap(m, ports circuit.Permutation, portOf, member []int, ranks circuit.Permutation) circuit.Permutation {
+	for p, to := range ports {
+		if to != circuit.Dark && (member[p] >= 0 || member[to] >= 0) {
+			to = circuit.Dark
 		}
-		if target == nil {
-			target = m.Clone()
-		}
-		target[p] = circuit.Dark
+		m = append(m, to)
 	}
-	return target
-}
-
-// PortMap appends a plane's map of ports to m, with the circuits of a map of members. Other ports keep theirs.
-func PortMap(m, ports circuit.Permutation, portOf []int, ranks circuit.Permutation) circuit.Permutation {
-	m = append(m, ports...)
-	for r, port := range portOf {
-		m[port] = circuit.Dark
-		if ranks[r] != circuit.Dark {
-			m[port] = portOf[ranks[r]]
+	for r, to := range ranks {
+		if to != circuit.Dark {
+			m[portOf[r]] = portOf[to]
 		}
 	}
 	return m

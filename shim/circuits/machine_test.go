@@ -156,29 +156,14 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestOutside: a rank agrees to its first switch if that takes a circuit to a port outside from its own port.
-func TestOutside(t *testing.T) {
-	lit, dim := circuit.Permutation{1, 2, 0}, circuit.AllDark(3)
-	for name, k := range map[string]struct {
-		to    int // of port 1
-		moves circuits.ListedMaps
-		agree bool
-	}{
-		"released":       {2, circuits.ListedMaps{{dim, dim}}, true},
-		"moved":          {2, circuits.ListedMaps{{dim, lit}}, false}, // by the program
-		"no switch":      {2, circuits.ListedMaps{{dim}}, false},
-		"dark":           {dark, circuits.ListedMaps{{dim, dim}}, false},
-		"inside circuit": {3, circuits.ListedMaps{{lit, dim}}, false}, // by the program
-	} {
-		ports := circuit.AllDark(6)
-		ports[1] = k.to
+// TestPortMap: a map of ranks takes circuits between members and other ports off. So it is the same before and after
+// the move that does this.
+func TestPortMap(t *testing.T) {
+	want := circuit.Permutation{5, dark, dark, 4, 3, dark}
+	for _, ports := range []circuit.Permutation{{5, 2, dark, 4, dark, 1}, want} {
 		m := newMachine(fakePlanes{{ports: ports}})
-		m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
-		if _, err := m.Take(start, ticketAt(0, 0, dim)); err != nil {
-			t.Fatal(err)
-		}
-		if got := m.Outside(k.moves).Has(0); got != k.agree {
-			t.Errorf("%s: agrees %v, want %v", name, got, k.agree)
+		if got := m.Overlay(0, circuit.Permutation{2, dark, 0}); !got.Equal(want) {
+			t.Errorf("%v becomes %v, want %v", ports, got, want)
 		}
 	}
 }

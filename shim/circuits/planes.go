@@ -222,7 +222,7 @@ func (p *Planes) Close() {
 	})
 }
 
-// Switches lets a communicator move its planes by maps of ranks. Circuits of the planes' other ports stay as they are.
+// Switches lets a communicator move its planes by maps of ranks; see [PortMap] for the circuits of other ports.
 type Switches struct {
 	ocsctl.Use
 	p *Planes

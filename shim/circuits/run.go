@@ -122,8 +122,8 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 		p.settled(began)
 	}
 	moves, err := x.Bind(g)
-	if err == nil {
-		err = p.releaseOutside(g, moves)
+	if err == nil && !g.OnPackets() {
+		err = p.Missed(moves)
 	}
 	if err != nil {
 		return p.c.Fail(err)
@@ -236,21 +236,4 @@ func (p *Planes) settle() error {
 		}
 		time.Sleep(50 * time.Microsecond)
 	}
-}
-
-// releaseOutside agrees for this rank's port to the switches that the program does not know, unless the planes have
-// gone to others.
-func (p *Planes) releaseOutside(g *Grant, moves Movement) error {
-	if g.OnPackets() {
-		return nil
-	}
-	if err := p.Missed(moves); err != nil {
-		return fmt.Errorf("shim: rank %d: %w", p.c.Rank, err)
-	}
-	for j := range p.Outside(moves).Each() {
-		if err := p.switches.Post(j, p.base[j], moves.Target(j, 1)); err != nil {
-			return fmt.Errorf("shim: rank %d: plane %d epoch %d: %w", p.c.Rank, j, p.base[j], err)
-		}
-	}
-	return nil
 }

@@ -22,12 +22,12 @@ type outageController struct {
 }
 
 // Acquire implements ocsctl.Client.
-func (c outageController) Acquire(mask, holder uint64) (uint64, error) {
+func (c outageController) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
 	up := mask &^ c.Down.Load()
 	if up == 0 {
 		return 0, fmt.Errorf("planes %#x: mirrors are being cleaned: %w", mask, ocsctl.ErrPlaneDown)
 	}
-	return c.Client.Acquire(up, holder)
+	return c.Client.Acquire(up, holder, ports...)
 }
 
 // Poll implements ocsctl.Client.

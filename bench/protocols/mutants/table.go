@@ -34,8 +34,6 @@ const (
 
 var mutants = []mutant{
 	// The controller: order of journal, device and answers.
-	{"takes circuits off without the ranks of the communicator", moveFile,
-		" || target[leader.port] != pl.m[leader.port]", "", false},
 	{"moves before the intent is durable", moveFile,
 		"case missing < 0 && pl.intent.durable:", "case missing < 0:", false},
 	{"answers before the journal", confirmFile,
@@ -92,8 +90,13 @@ var mutants = []mutant{
 	{"does not await ports of dead ranks", attachmentFile,
 		"m.lost[a.port] = m.nextID\n", "", true},
 	{"moves before all ports have posted", moveFile,
-		"if pl.m[p] == r.target[p] || r.posted[p] {\n\t\t\tcontinue",
-		"if pl.m[p] == r.target[p] || r.count > 1 {\n\t\t\tcontinue", false},
+		"!r.posted[port] &&", "r.count == 0 &&", false},
+	{"awaits circuits to ports outside the lease", leaseFile,
+		"h.inside[port] && h.inside[to]", "h.inside[port]", false},
+	{"awaits no circuits of the lease", leaseFile,
+		"h.inside[port] && h.inside[to]", "h.inside[port] && !h.inside[to]", false},
+	{"forgets the ports of a claimed lease", attachmentFile,
+		"m.cfg.inside(l.Ports)", "m.cfg.inside(nil)", true},
 
 	// The controller: takeover.
 	{"forgets the grace time", recoverFile,
@@ -128,8 +131,6 @@ var mutants = []mutant{
 		"m.reload(m.held)\n\tif late {", "if late {", false},
 	{"compares epochs with <=", rankFile,
 		"err == nil && int32(epoch-want.Epoch) >= 0:", "err == nil && int32(epoch-want.Epoch) >= -1:", false},
-	{"uses planes with circuits of others", planesFile,
-		"case target == nil:", "case target == nil || true:", true},
 
 	{"gives planes back before all ranks have answered", aheadFile,
 		"if slices.Contains(a.ranks, unknown) {", "if false {", false},
@@ -155,8 +156,8 @@ var mutants = []mutant{
 		"if a.state == inHand && a.seq == seq {\n\t\ta.state = void\n\t}", "", false},
 	{"does not await its planes", rankFile,
 		"case err == nil && int32(epoch-want.Epoch) >= 0:", "case err == nil:", false},
-	{"keeps its circuit to a port outside", rankFile,
-		"planes |= 1 << j", "planes |= 0", false},
+	{"keeps circuits from ports outside to its own", rankFile,
+		"(member[p] >= 0 || member[to] >= 0)", "member[p] >= 0", false},
 	{"starts from where it left planes", rankFile,
 		"m.now[j] = *want", "_ = *want", false},
 	{"counts one move too few", rankFile,

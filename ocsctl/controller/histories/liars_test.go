@@ -109,7 +109,7 @@ type generous struct {
 	sink controller.Sink
 }
 
-func (g *generous) Acquire(id, mask, _ uint64) error {
+func (g *generous) Acquire(id, mask, _ uint64, _ ...int) error {
 	g.sink.Granted(id, mask, nil)
 	return nil
 }

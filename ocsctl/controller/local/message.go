@@ -13,7 +13,7 @@ import (
 
 // ProtocolVersion is the version of the control messages and of the shared memory. Both ends must have the same
 // version.
-const ProtocolVersion = 4
+const ProtocolVersion = 5
 
 // maxMessage bounds a control message, in bytes. The largest contains a map of MaxPorts ports.
 const maxMessage = 1 << 16
@@ -50,6 +50,7 @@ type message struct {
 	Target   circuit.Permutation `json:"target,omitempty"`
 	Mask     uint64              `json:"mask,omitempty"`
 	Holder   uint64              `json:"holder,omitempty"`
+	Ports    []int               `json:"ports,omitempty"` // of a lease
 	Text     string              `json:"text,omitempty"`
 	Software string              `json:"software,omitempty"` // the version of the sender's
 	Fabric   *fabricInfo         `json:"fabric,omitempty"`

@@ -277,7 +277,7 @@ func (s *session) request(m *message) error {
 	case msgPost:
 		return s.attachment.Post(m.Plane, m.Epoch, m.Holder, m.Target)
 	case msgAcquire:
-		return s.attachment.Acquire(m.ID, m.Mask, m.Holder)
+		return s.attachment.Acquire(m.ID, m.Mask, m.Holder, m.Ports...)
 	case msgRelease:
 		return s.attachment.Release(m.Mask, m.Holder)
 	case msgWatch:

@@ -79,6 +79,7 @@ type post struct {
 // asked is an Acquire that waits.
 type asked struct {
 	mask, holder uint64
+	ports        []uint32
 	answer       chan grant
 }
 
@@ -89,6 +90,7 @@ type grant struct {
 
 type heldLease struct {
 	mask  uint64
+	ports []uint32
 	since time.Time
 }
 
@@ -179,11 +181,11 @@ func (c *Client) send(up *ocspb.Up) {
 }
 
 // Acquire blocks until planes of mask are granted, or the client has given up.
-func (c *Client) Acquire(mask, holder uint64) (uint64, error) {
+func (c *Client) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
 	if err := checkMask(mask, len(c.planes)); err != nil {
 		return 0, fmt.Errorf("rpc: acquire: %w", err)
 	}
-	a := &asked{mask, holder, make(chan grant, 1)}
+	a := &asked{mask, holder, toPorts(ports), make(chan grant, 1)}
 	c.mu.Lock()
 	if len(c.requests) >= maxAcquires {
 		c.mu.Unlock()
@@ -203,7 +205,8 @@ func (c *Client) Acquire(mask, holder uint64) (uint64, error) {
 }
 
 func (a *asked) message(id uint64) *ocspb.Up {
-	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id, Mask: a.mask, Holder: a.holder}}}
+	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id, Mask: a.mask, Holder: a.holder,
+		Ports: a.ports}}}
 }
 
 // Release gives planes back without waiting for an answer.

@@ -62,12 +62,13 @@ func fromNano(n int64) time.Time {
 }
 
 func toLease(l controller.LeaseSnapshot) *ocspb.Lease {
-	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port), Job: l.Job}
+	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port), Job: l.Job,
+		Ports: toPorts(l.Ports)}
 }
 
 func fromLease(l *ocspb.Lease) controller.LeaseSnapshot {
 	return controller.LeaseSnapshot{Port: int(l.GetPort()), Holder: l.GetHolder(), Mask: l.GetMask(),
-		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob()}
+		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob(), Ports: fromPorts(l.GetPorts())}
 }
 
 func toJob(j *controller.Job) *ocspb.Job {

@@ -75,7 +75,7 @@ func FuzzDown(f *testing.F) {
 		}
 		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2),
 			posts: make([][]post, 2), held: map[uint64]heldLease{}}
-		c.requests = map[uint64]*asked{1: {1, 1, make(chan grant, 1)}, 2: {3, 1, make(chan grant, 1)}}
+		c.requests = map[uint64]*asked{1: {1, 1, nil, make(chan grant, 1)}, 2: {3, 1, nil, make(chan grant, 1)}}
 		for j := range c.planes {
 			c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.Shift(4, 1)}})
 			c.posts[j] = []post{{1, 7, circuit.Shift(4, 2)}}

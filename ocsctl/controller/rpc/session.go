@@ -220,7 +220,7 @@ func (x *session) acquire(m *ocspb.Acquire) error {
 	x.requests[m.GetId()] = &request{mask: m.GetMask(), holder: m.GetHolder()}
 	x.waiting++
 	x.mu.Unlock()
-	return x.attachment.Acquire(m.GetId(), m.GetMask(), m.GetHolder())
+	return x.attachment.Acquire(m.GetId(), m.GetMask(), m.GetHolder(), fromPorts(m.GetPorts())...)
 }
 
 func (x *session) release(mask, holder uint64) error {

@@ -226,10 +226,6 @@ func (l *Leader) perform(a *arbiter.Action) {
 		}
 	case arbiter.Await:
 		l.awaits = append(l.awaits, awaiting{a.Plane, a.Epoch, time.Now().Add(c.Cfg.Timeout)})
-	case arbiter.Vacate:
-		if err := l.p.Switches().Use.Post(a.Plane, a.Epoch, a.Target); err != nil {
-			c.Spread(err)
-		}
 	case arbiter.Prepare:
 		c.ToAll((&circuits.Move{Plane: a.Plane, Epoch: a.Epoch, Target: a.Target}).Message())
 	case arbiter.SetTimer:
@@ -256,7 +252,7 @@ func (l *Leader) granted(e arbiter.Event) {
 
 // acquire waits for planes. If the leader has ended, it gives granted planes back at once.
 func (l *Leader) acquire(planes planeset.Set) {
-	mask, err := l.p.Controller.Acquire(uint64(planes), l.c.ID)
+	mask, err := l.p.Controller.Acquire(uint64(planes), l.c.ID, l.p.Ports...)
 	if err != nil && !errors.Is(err, errdefs.ErrDestroyed) {
 		err = fmt.Errorf("shim: planes for communicator %#x: %w", l.c.ID, err)
 	}

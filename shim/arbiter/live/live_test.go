@@ -36,7 +36,7 @@ type controller struct {
 	released int
 }
 
-func (c *controller) Acquire(mask, _ uint64) (uint64, error) {
+func (c *controller) Acquire(mask, _ uint64, _ ...int) (uint64, error) {
 	<-c.grant
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,12 +11,13 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/shim"
+	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/shimtest"
 )
 
 // TestPinnedCircuits: on a pinned fabric, collectives and exchanges use the circuits that an operator has set, and move
-// none, also while plans are being made.
+// none, also while plans are being made. So does a communicator of two ranks, to which other ports have circuits.
 func TestPinnedCircuits(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, func(f *fabric.Fabric) { f.PinnedBy = "job" })
 	maps := []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 3)}
@@ -34,6 +35,14 @@ func TestPinnedCircuits(t *testing.T) {
 			require.NoError(t, k.Run(w, rng))
 		}
 		require.NoError(t, shimtest.RandomMessages(rng, 4, 50000).Exchange(w, 1, func(int) time.Duration { return 0 }))
+	}
+	part := shimtest.NewWorld(t, 2)
+	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Op: datatype.Sum, Count: 20011}
+	if !shimtest.Eventually(func() bool {
+		require.NoError(t, k.Run(part, rng))
+		return shimtest.ProgramsOnCircuits(part.Comms[0]) > 0
+	}) {
+		t.Error("the two ranks use packet planes only")
 	}
 	after, err := server.Core().Snapshot()
 	require.NoError(t, err)

@@ -698,8 +698,9 @@ type Lease struct {
 	Holder        uint64                 `protobuf:"varint,1,opt,name=holder,proto3" json:"holder,omitempty"`
 	Mask          uint64                 `protobuf:"varint,2,opt,name=mask,proto3" json:"mask,omitempty"` // bit j: plane j
 	SinceUnixNano int64                  `protobuf:"varint,3,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"`
-	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"` // of whose rank; not in a Hello
-	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`    // of the port; in a snapshot
+	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`          // of whose rank; not in a Hello
+	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`             // of the port; in a snapshot
+	Ports         []uint32               `protobuf:"varint,6,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the holder's ranks, none: all ports; in a Hello
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -767,6 +768,13 @@ func (x *Lease) GetJob() string {
 		return x.Job
 	}
 	return ""
+}
+
+func (x *Lease) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
 }
 
 // Post agrees, for the holder of a plane, to move it from epoch to the target: this port is drained.
@@ -844,6 +852,7 @@ type Acquire struct {
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Mask          uint64                 `protobuf:"varint,2,opt,name=mask,proto3" json:"mask,omitempty"`
 	Holder        uint64                 `protobuf:"varint,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	Ports         []uint32               `protobuf:"varint,4,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the holder's ranks; none: all ports
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -897,6 +906,13 @@ func (x *Acquire) GetHolder() uint64 {
 		return x.Holder
 	}
 	return 0
+}
+
+func (x *Acquire) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
 }
 
 type Release struct {
@@ -3487,22 +3503,24 @@ const file_ocs_proto_rawDesc = "" +
 	"\x16bandwidth_bits_per_sec\x18\x02 \x01(\x01R\x13bandwidthBitsPerSec\x12\x1f\n" +
 	"\vreconfig_ns\x18\x03 \x01(\x03R\n" +
 	"reconfigNs\x12/\n" +
-	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\x81\x01\n" +
+	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\x97\x01\n" +
 	"\x05Lease\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\x04R\x06holder\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12&\n" +
 	"\x0fsince_unix_nano\x18\x03 \x01(\x03R\rsinceUnixNano\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\rR\x04port\x12\x10\n" +
-	"\x03job\x18\x05 \x01(\tR\x03job\"b\n" +
+	"\x03job\x18\x05 \x01(\tR\x03job\x12\x14\n" +
+	"\x05ports\x18\x06 \x03(\rR\x05ports\"b\n" +
 	"\x04Post\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
 	"\x06target\x18\x03 \x03(\x11R\x06target\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\x04R\x06holder\"E\n" +
+	"\x06holder\x18\x04 \x01(\x04R\x06holder\"[\n" +
 	"\aAcquire\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12\x16\n" +
-	"\x06holder\x18\x03 \x01(\x04R\x06holder\"5\n" +
+	"\x06holder\x18\x03 \x01(\x04R\x06holder\x12\x14\n" +
+	"\x05ports\x18\x04 \x03(\rR\x05ports\"5\n" +
 	"\aRelease\x12\x12\n" +
 	"\x04mask\x18\x01 \x01(\x04R\x04mask\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\x04R\x06holder\"\t\n" +

@@ -257,7 +257,7 @@ func (c *Controller) step(j int) {
 }
 
 // Acquire implements controller.Attachment.
-func (a *attachment) Acquire(id, mask, holder uint64) error {
+func (a *attachment) Acquire(id, mask, holder uint64, _ ...int) error {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
 	a.c.queue = append(a.c.queue, ask{a, id, mask, holder})
