@@ -9,8 +9,9 @@ PYTHON    ?= python3
 GOLANGCI  ?= .tools/golangci-lint
 GOLANGCI_VERSION := v2.15.0
 # gotestsum runs go test and ends with every skipped test and its reason. Many tests wait, so more packages run at once
-# than there are processors. make lint runs vet on all packages, so go test does not.
-GOTEST    ?= .tools/gotestsum --format pkgname -- -vet=off -p $(TEST_PACKAGES)
+# than there are processors. make lint runs vet on all packages, so go test does not. Without DWARF (-w) a link takes
+# little more than half of the time.
+GOTEST    ?= .tools/gotestsum --format pkgname -- -vet=off -ldflags=-w -p $(TEST_PACKAGES)
 TEST_PACKAGES ?= 4
 GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m

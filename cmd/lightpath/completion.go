@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"lightpath/bench/protocols"
+	"lightpath/cmd/lightpath/cli/jobflags"
+	"lightpath/cmd/lightpath/topology"
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
@@ -19,14 +21,14 @@ import (
 var flagValues = map[string]func(c *cobra.Command, args []string) []string{
 	"algorithm":  algorithmNames,
 	"circuits":   circuitKinds,
-	"collective": func(*cobra.Command, []string) []string { return collectiveNames() },
+	"collective": func(*cobra.Command, []string) []string { return schedule.CollectiveNames() },
 	"planner":    func(*cobra.Command, []string) []string { return append(planner.Names(), spectra.Name) },
 	"fault":      func(*cobra.Command, []string) []string { return protocols.FaultNames() },
 	"data-plane": func(*cobra.Command, []string) []string { return []string{fabric.DataMemory, fabric.DataKernel} },
 	"transport":  transportNames,
 	"format":     formatNames,
 	"model":      modelNames,
-	"solver":     mixedIntegerSolvers,
+	"solver":     func(*cobra.Command, []string) []string { return topology.Solvers() },
 }
 
 // fileEndings are the endings of the files that flags of these names take.
@@ -44,12 +46,12 @@ func formatNames(c *cobra.Command, _ []string) []string {
 	return names
 }
 
-func collectiveNames() []string {
-	var names []string
-	for c := range schedule.NumCollectives {
-		names = append(names, c.String())
+// modelNames returns the models of jobs; for topology delta exact, --model is a program.
+func modelNames(c *cobra.Command, _ []string) []string {
+	if c.Name() == "exact" {
+		return nil
 	}
-	return names
+	return jobflags.Models()
 }
 
 // circuitKinds returns the kinds of circuits; for topology delta simulate, --circuits are numbers.

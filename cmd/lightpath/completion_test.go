@@ -27,7 +27,7 @@ func TestCompletion(t *testing.T) {
 		{"iteration plan --fabric ", "yaml"},
 	} {
 		args := strings.Split(c.args, " ")
-		out := command(t, "", append([]string{"__complete"}, args...)...).stdout
+		out := lightpath.Run(t, "", append([]string{"__complete"}, args...)...).Stdout
 		if !slices.Contains(strings.Split(out, "\n"), c.offer) {
 			t.Errorf("lightpath %s: does not offer %q:\n%s", c.args, c.offer, out)
 		}
@@ -44,7 +44,7 @@ func TestCompletionOfOtherMeanings(t *testing.T) {
 		"topology delta import --format ":     "flight",
 		"bench alltoall --algorithm ":         "ring",
 	} {
-		out := command(t, "", append([]string{"__complete"}, strings.Split(args, " ")...)...).stdout
+		out := lightpath.Run(t, "", append([]string{"__complete"}, strings.Split(args, " ")...)...).Stdout
 		if slices.Contains(strings.Split(out, "\n"), never) {
 			t.Errorf("lightpath %s: offers %q", args, never)
 		}

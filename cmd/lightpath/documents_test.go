@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lightpath/cmd/lightpath/cli/clitest"
 	"lightpath/internal/require"
 )
 
@@ -49,7 +50,7 @@ func documentedCommands(t *testing.T) []documentedCommand {
 		}
 		if filepath.Ext(name) == ".md" && name != "CHANGELOG.md" {
 			relative, _ := filepath.Rel(repository, path)
-			all = append(all, commandsOf(relative, content(t, path))...)
+			all = append(all, commandsOf(relative, clitest.Content(t, path))...)
 		}
 		return nil
 	})
@@ -98,7 +99,7 @@ func TestDocumentedCommands(t *testing.T) {
 				args[i] = strings.Split(arg, "|")[0]
 			}
 		}
-		cmd, rest, err := newRoot().Find(args)
+		cmd, rest, err := lightpath().Find(args)
 		if err == nil {
 			err = cmd.ParseFlags(rest)
 		}
@@ -175,11 +176,11 @@ func TestDocumentsRun(t *testing.T) {
 			continue
 		}
 		ran++
-		if cmd, _, err := newRoot().Find(c.args); err == nil && cmd.Flags().Lookup("time-limit") != nil {
+		if cmd, _, err := lightpath().Find(c.args); err == nil && cmd.Flags().Lookup("time-limit") != nil {
 			c.args = append(c.args, "--time-limit", "100ms")
 		}
-		if o := command(t, "", c.args...); o.status != 0 {
-			t.Errorf("%v: status %d: %s", c, o.status, o.stderr)
+		if o := lightpath.Run(t, "", c.args...); o.Status != 0 {
+			t.Errorf("%v: status %d: %s", c, o.Status, o.Stderr)
 		}
 	}
 	if ran < 8 {

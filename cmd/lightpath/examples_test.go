@@ -12,7 +12,7 @@ import (
 // TestExamples parses each example of each command: the command exists, has the flags, and accepts the arguments.
 func TestExamples(t *testing.T) {
 	commands := 0
-	everyCommand(newRoot(), nil, func(c *cobra.Command, words []string) {
+	everyCommand(lightpath(), nil, func(c *cobra.Command, words []string) {
 		if !c.HasSubCommands() {
 			commands++
 			if c.Example == "" {
@@ -24,14 +24,14 @@ func TestExamples(t *testing.T) {
 		t.Errorf("%d examples, %d commands", len(examples), commands)
 	}
 	for name, text := range examples {
-		if c, rest, err := newRoot().Find(strings.Fields(name)); err != nil || len(rest) > 0 || c.Example == "" {
+		if c, rest, err := lightpath().Find(strings.Fields(name)); err != nil || len(rest) > 0 || c.Example == "" {
 			t.Errorf("there is no command %q", name)
 		}
 		text = strings.ReplaceAll(text, "\\\n", "")
 		for line := range strings.Lines(strings.TrimSpace(text)) {
 			words := strings.Fields(line)
 			start := slices.Index(words, "lightpath")
-			c, args, err := newRoot().Find(words[start+1:])
+			c, args, err := lightpath().Find(words[start+1:])
 			if err == nil {
 				err = c.ParseFlags(args)
 			}

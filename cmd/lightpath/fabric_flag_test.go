@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"lightpath/cmd/lightpath/cli"
 )
 
 // TestFabricVariable: every command that reads a fabric file by --fabric also reads LIGHTPATH_FABRIC.
@@ -28,9 +30,9 @@ func TestFabricVariable(t *testing.T) {
 			return
 		}
 		found++
-		t.Setenv(fabricVariable, "of-the-variable.yaml")
-		if c.PreRun == nil || !strings.Contains(flag.Usage, fabricVariable) {
-			t.Errorf("%s does not read %s", c.CommandPath(), fabricVariable)
+		t.Setenv(cli.FabricVariable, "of-the-variable.yaml")
+		if c.PreRun == nil || !strings.Contains(flag.Usage, cli.FabricVariable) {
+			t.Errorf("%s does not read %s", c.CommandPath(), cli.FabricVariable)
 			return
 		}
 		c.PreRun(c, nil)
@@ -38,25 +40,8 @@ func TestFabricVariable(t *testing.T) {
 			t.Errorf("%s: --fabric is %q, want the file of the variable", c.CommandPath(), got)
 		}
 	}
-	walk(newRoot())
+	walk(lightpath())
 	if found < 10 {
 		t.Errorf("%d commands with --fabric, want at least 10", found)
-	}
-}
-
-// TestFabricVariableYields: --fabric and the flags instead of it come before the variable.
-func TestFabricVariableYields(t *testing.T) {
-	t.Setenv(fabricVariable, "of-the-variable.yaml")
-	for _, c := range []struct{ args, want string }{
-		{"", "of-the-variable.yaml"}, {"--fabric=a.yaml", "a.yaml"}, {"--fabric=", ""}, {"--name=x", ""},
-	} {
-		var path, name string
-		cmd := &cobra.Command{Run: func(*cobra.Command, []string) {}}
-		cmd.Flags().StringVar(&name, "name", "", "")
-		fabricFlag(cmd, &path, "fabric file", "name")
-		cmd.SetArgs(strings.Fields(c.args))
-		if err := cmd.Execute(); err != nil || path != c.want {
-			t.Errorf("%q: %q, %v; want %q", c.args, path, err, c.want)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/cmd/lightpath/cli"
 	"lightpath/internal/require"
 )
 
@@ -31,7 +32,7 @@ func TestOutputFile(t *testing.T) {
 		err := errors.Join(unix.Mkfifo(path("fifo"), 0o600), os.WriteFile(path("target"), nil, 0o600),
 			os.Symlink("target", path("link")))
 		require.NoError(t, err)
-		succeed(t, "", append(args[:len(args):len(args)], path("link"))...)
+		lightpath.Succeed(t, "", append(args[:len(args):len(args)], path("link"))...)
 		if link, err := os.Readlink(path("link")); err != nil || link != "target" {
 			t.Errorf("%v: the link: %q, %v", args, link, err)
 		}
@@ -48,7 +49,7 @@ func TestOutputFile(t *testing.T) {
 			}
 			read <- string(text)
 		}()
-		succeed(t, "", append(args[:len(args):len(args)], path("fifo"))...)
+		lightpath.Succeed(t, "", append(args[:len(args):len(args)], path("fifo"))...)
 		if info, err = os.Lstat(path("fifo")); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
 			t.Fatalf("%v: the FIFO has become %v, %v", args, info, err)
 		}
@@ -86,8 +87,8 @@ func endless(t *testing.T, text string) (path string, taken func() int) {
 
 // TestEndlessInput gives commands files without an end.
 func TestEndlessInput(t *testing.T) {
-	defer func(old int64) { maxInput = old }(maxInput)
-	maxInput = 1 << 20
+	defer func(old int64) { cli.MaxInput = old }(cli.MaxInput)
+	cli.MaxInput = 1 << 20
 	for _, args := range [][]string{
 		{"plan", "solve", "--in"},
 		{"ranks", "merge"},
@@ -99,7 +100,7 @@ func TestEndlessInput(t *testing.T) {
 		{"bench", "allreduce", "--fabric"},
 	} {
 		path, taken := endless(t, "# comment\n")
-		refuse(t, "", []string{path, "bytes"}, append(args, path)...)
+		lightpath.Refuse(t, "", []string{path, "bytes"}, append(args, path)...)
 		if n := taken(); n > 32<<20 {
 			t.Errorf("%v: %d bytes were read", args, n)
 		}

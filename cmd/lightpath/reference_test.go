@@ -7,7 +7,7 @@ import (
 
 // TestReference: the generated pages of docs/ are those of the commands and variables as they are.
 func TestReference(t *testing.T) {
-	pages, err := referencePages(newRoot(), "../../docs")
+	pages, err := referencePages(lightpath(), "../../docs")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrCollective reports a name that is not the name of a collective.
@@ -19,6 +20,9 @@ var collectiveNames = [NumCollectives]string{
 	Scatter:       "scatter",
 	SendRecv:      "sendrecv",
 }
+
+// CollectiveNames returns the names of all collectives.
+func CollectiveNames() []string { return slices.Clone(collectiveNames[:]) }
 
 // String returns the name in commands and files, such as "allreduce".
 func (c Collective) String() string {

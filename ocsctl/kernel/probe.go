@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
 )
 
 // ProbeTime bounds a probe. A token takes microseconds, so only a wrong circuit or a very busy machine takes as long.
@@ -32,6 +33,15 @@ type Prober struct {
 
 // NewProber returns the prober of a fabric that is up. Needs CAP_SYS_ADMIN and CAP_NET_RAW.
 func NewProber(s *State) *Prober { return &Prober{state: s, ends: make(map[int]int)} }
+
+// ProberOf returns the prober of a fabric that is up on this host; false if it is not.
+func ProberOf(f *fabric.Fabric) (*Prober, bool) {
+	s, err := Load(Name(f))
+	if err != nil || s.Digest != f.Digest() {
+		return nil, false
+	}
+	return NewProber(s), true
+}
 
 // Close closes the prober's sockets.
 func (p *Prober) Close() error {

@@ -43,6 +43,11 @@ var (
 	ErrVersion = errors.New("fabric was built by another version")
 )
 
+// Refused reports whether err says that the host, as it is now, cannot do what was asked.
+func Refused(err error) bool {
+	return errors.Is(err, ErrChanged) || errors.Is(err, ErrNotUp) || errors.Is(err, ErrBusy) || errors.Is(err, ErrVersion)
+}
+
 // State describes a fabric that is up. It is the content of a file under /run/lightpath/fabric. It does not change
 // after reading, and is safe for concurrent use.
 type State struct {

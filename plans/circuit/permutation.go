@@ -4,10 +4,19 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 )
 
 // Dark marks a port without a circuit.
 const Dark = -1
+
+// PortName returns the number of a port in words of commands: "dark" for none.
+func PortName(p int) string {
+	if p == Dark {
+		return "dark"
+	}
+	return strconv.Itoa(p)
+}
 
 // Permutation is a plane's whole map: to[r] = s joins the transmitter of port r to the
 // receiver of port s, Dark leaves r without a circuit. No two ports share a receiver;

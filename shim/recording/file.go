@@ -11,6 +11,9 @@ import (
 	"lightpath/shim/calls"
 )
 
+// FolderVariable names the folder into which the recorder of each process writes its file.
+const FolderVariable = "LIGHTPATH_ITERATION_RECORD"
+
 // The format of cgo/record/record.h.
 const (
 	version    = 1

@@ -1,6 +1,6 @@
 // Package registry maps the names in fabric files to the drivers of real switches.
 //
-// Layer: above the drivers; it holds nothing but the table.
+// Layer: above the drivers and fabric files; it holds nothing but the table.
 package registry
 
 import (
@@ -14,6 +14,7 @@ import (
 	"lightpath/ocsctl/driver/gnmi"
 	"lightpath/ocsctl/driver/netconf"
 	"lightpath/ocsctl/driver/scpi"
+	"lightpath/plans/fabric"
 )
 
 // drivers by the name in a fabric file.
@@ -31,4 +32,11 @@ func Open(ctx context.Context, name string, t driver.Target) (driver.Switch, err
 			strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
 	}
 	return open(ctx, t)
+}
+
+// Connect connects to a switch of a fabric. t holds the settings that the fabric file lacks.
+func Connect(ctx context.Context, sw *fabric.OCS, ports driver.Ports, t driver.Target) (driver.Switch, error) {
+	t.Endpoint, t.Dialect, t.Ports = sw.Endpoint, sw.Dialect, ports
+	t.Insecure = t.Insecure && sw.Driver == fabric.DriverPolatis // it is for SCPI alone
+	return Open(ctx, sw.Driver, t)
 }

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// SlurmTask is the place of this process in a step that srun started.
+type SlurmTask struct {
+	Rank, Size           int
+	LocalRank, LocalSize int
+	First                string // node of rank 0
+	Job, Step            int
+}
+
+// DetectSlurmTask reads more of srun's variables than [DetectWorld], for a process that becomes a rank. It returns nil
+// outside a step of srun: in a batch script, SLURM_PROCID alone is an allocation and no rank. Variables that contradict
+// each other are an error that names both.
+func DetectSlurmTask(getenv func(string) string) (*SlurmTask, error) {
+	if getenv("SLURM_PROCID") == "" || getenv("SLURM_STEP_NUM_TASKS") == "" {
+		return nil, nil
+	}
+	t := &SlurmTask{First: firstNode(getenv("SLURM_STEP_NODELIST"))}
+	node := 0
+	for _, v := range []struct {
+		name string
+		to   *int
+	}{
+		{"SLURM_PROCID", &t.Rank}, {"SLURM_STEP_NUM_TASKS", &t.Size}, {"SLURM_LOCALID", &t.LocalRank},
+		{"SLURM_NODEID", &node}, {"SLURM_JOB_ID", &t.Job}, {"SLURM_STEP_ID", &t.Step},
+	} {
+		n, err := strconv.Atoi(getenv(v.name))
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%s=%q: srun sets a number", v.name, getenv(v.name))
+		}
+		*v.to = n
+	}
+	tasks := getenv("SLURM_STEP_TASKS_PER_NODE")
+	t.LocalSize = tasksOn(tasks, node)
+	rank, size, local := strconv.Itoa(t.Rank), strconv.Itoa(t.Size), strconv.Itoa(t.LocalRank)
+	for _, v := range []struct {
+		name, other, want string
+	}{
+		{"SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", size}, {"SLURM_NPROCS", "SLURM_STEP_NUM_TASKS", size},
+		{"RANK", "SLURM_PROCID", rank}, {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS", size},
+		{"LOCAL_RANK", "SLURM_LOCALID", local}, {"SLURM_JOBID", "SLURM_JOB_ID", strconv.Itoa(t.Job)},
+	} {
+		if have := getenv(v.name); have != "" && have != v.want {
+			return nil, fmt.Errorf("%s=%s contradicts %s=%s", v.name, have, v.other, v.want)
+		}
+	}
+	switch {
+	case t.Rank >= t.Size:
+		return nil, fmt.Errorf("SLURM_PROCID=%d contradicts SLURM_STEP_NUM_TASKS=%d", t.Rank, t.Size)
+	case t.LocalRank >= t.LocalSize:
+		return nil, fmt.Errorf("SLURM_LOCALID=%d contradicts SLURM_STEP_TASKS_PER_NODE=%s of SLURM_NODEID=%d", t.LocalRank,
+			tasks, node)
+	case t.First == "":
+		return nil, fmt.Errorf("SLURM_STEP_NODELIST=%q: no list of nodes", getenv("SLURM_STEP_NODELIST"))
+	}
+	return t, nil
+}
+
+// nodeList matches the first node of a list such as "rack1-n[07-12,15],login"; the brackets are optional.
+var nodeList = regexp.MustCompile(`^([^\[\],]+)(?:\[([0-9]+)[-,0-9]*\]([^\[\],]*))?(?:,|$)`)
+
+// firstNode returns the first node of a list of Slurm; "" if it is none.
+func firstNode(list string) string {
+	m := nodeList.FindStringSubmatch(list)
+	if m == nil {
+		return ""
+	}
+	return m[1] + m[2] + m[3]
+}
+
+// tasksOn returns how many tasks a node has, from a text such as "2(x3),1"; 0 if the text does not say.
+func tasksOn(text string, node int) int {
+	for part := range strings.SplitSeq(text, ",") {
+		count, times, repeated := strings.Cut(part, "(x")
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			return 0
+		}
+		same := 1
+		if repeated {
+			if same, err = strconv.Atoi(strings.TrimSuffix(times, ")")); err != nil {
+				return 0
+			}
+		}
+		if node -= same; node < 0 {
+			return n
+		}
+	}
+	return 0
+}

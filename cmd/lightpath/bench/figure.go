@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/bench/figure"
+	"lightpath/bench/planning"
+	"lightpath/bench/workload"
+	"lightpath/cmd/lightpath/cli"
+)
+
+// NewFigure returns the command "figure".
+func NewFigure() *cobra.Command {
+	var dir, demand string
+	var list bool
+	var o figure.Options
+	all := append(figure.List(), planning.List()...)
+	names := strings.Join(append(figure.Names(), planning.Names()...), ", ")
+	cmd := &cobra.Command{
+		Use:   "figure <paper> <figure>",
+		Short: "Regenerate a paper's figure as CSV, SVG and PNG, the printed numbers beside ours",
+		Long: "Regenerate a paper's figure as CSV, SVG and PNG, the printed numbers beside ours.\n" +
+			"The paper \"lightpath\" are measurements of this machine, as a table.\n\n  " + strings.Join(all, "\n  "),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 && !list {
+				return fmt.Errorf("figure: want a paper and a figure, one of %s", names)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if list {
+				fmt.Println(strings.Join(all, "\n"))
+				return nil
+			}
+			if o.Runs < 0 {
+				return fmt.Errorf("--runs: %d is negative", o.Runs)
+			}
+			if demand != "" {
+				if args[0] != planning.Paper || args[1] != "spectra" {
+					return fmt.Errorf("--demand: %s %s takes no matrix, %s spectra does", args[0], args[1], planning.Paper)
+				}
+				text, err := cli.ReadInput("demand", demand)
+				if err != nil {
+					return err
+				}
+				if o.Demand, err = workload.Read(bytes.NewReader(text)); err != nil {
+					return fmt.Errorf("--demand %s: %w", demand, err)
+				}
+			}
+			o.Progress = cli.Progress(strings.Join(args, " "))
+			err := makeFigure(cmd.Context(), args[0], args[1], dir, o)
+			if errors.Is(err, figure.ErrUnknown) || errors.Is(err, planning.ErrUnknown) {
+				return fmt.Errorf("figure: there is no %s %s; there are %s", args[0], args[1], names)
+			}
+			return err
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&dir, "out", "figures", "directory for the files")
+	fl.BoolVar(&list, "list", false, "list the figures")
+	fl.BoolVar(&o.Quick, "quick", false, "a coarse figure in seconds")
+	fl.IntVar(&o.Runs, "runs", 0, "random matrices per point of a SPECTRA figure (0: its default)")
+	fl.StringVar(&demand, "demand", "",
+		"for lightpath spectra: a matrix as text, rows of numbers, instead of random matrices")
+	fl.Int64Var(&o.Seed, "seed", 1, "seed of matrices and searches")
+	return cmd
+}
+
+// makeFigure makes a figure or a report, writes its files, and prints the paper's numbers, its own, and the paths of
+// the files.
+func makeFigure(ctx context.Context, paper, name, dir string, o figure.Options) error {
+	makeIt := func() (*figure.Figure, error) { return figure.Make(ctx, paper, name, o) }
+	if paper == planning.Paper {
+		makeIt = func() (*figure.Figure, error) { return planning.Make(ctx, name, o) }
+	}
+	f, err := makeIt()
+	if err != nil {
+		return err
+	}
+	paths, err := f.Write(dir)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if paper == planning.Paper {
+		fmt.Print(f.Table.Text())
+	}
+	for _, c := range f.Claims {
+		fmt.Println(c)
+	}
+	for _, n := range f.Notes {
+		fmt.Println(n)
+	}
+	for _, p := range paths {
+		fmt.Println("wrote", p)
+	}
+	return nil
+}

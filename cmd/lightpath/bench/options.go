@@ -1,0 +1,192 @@
+package bench
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"lightpath/bench"
+	"lightpath/cmd/lightpath/cli"
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/schedule"
+	"lightpath/collectives/schedule/msccl"
+	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
+)
+
+// options returns the benchmark that the flags, the environment and the launcher describe.
+func (f *flags) options(collective string, ranksGiven bool) (*bench.Options, error) {
+	var err error
+	o := &bench.Options{
+		Ranks: f.ranks, Transport: f.transport, Fabric: f.fabric, Planner: f.planner, Algorithm: f.algorithm,
+		Planes: f.planes, Deadline: f.timeout, Threads: f.threads,
+	}
+	if o.Specs, err = f.specs(collective); err != nil {
+		return nil, err
+	}
+	if o.Buffers, err = f.buffers(); err != nil {
+		return nil, err
+	}
+	if f.library != "" {
+		if o.Library, err = filepath.Abs(f.library); err != nil {
+			return nil, fmt.Errorf("--library: %w", err)
+		}
+	}
+	if err := f.place(o, ranksGiven); err != nil {
+		return nil, err
+	}
+	if o.Transport, err = f.transportOf(o); err != nil {
+		return nil, err
+	}
+	if err := f.validate(o); err != nil {
+		return nil, err
+	}
+	o.Worker, err = cli.SiblingFile("bin", "lightpath-rank")
+	return o, err
+}
+
+// specs returns a spec for every element type and operator that the flags name.
+func (f *flags) specs(collective string) ([]bench.Spec, error) {
+	s := bench.Spec{
+		Root: f.root, Factor: f.factor, Warmup: f.warmup, Iters: f.iters, Check: f.check != 0,
+		Sync: f.sync, Graph: f.graph, Pause: f.rest,
+		OutOfPlace: f.outOfPlace || !f.inPlace, InPlace: f.inPlace || !f.outOfPlace,
+	}
+	var err error
+	if s.Collective, err = schedule.ParseCollective(collective); err != nil {
+		return nil, err
+	}
+	if s.MinBytes, err = bench.ParseBytes(f.minBytes); err != nil {
+		return nil, fmt.Errorf("-b: %w", err)
+	}
+	if s.MaxBytes, err = bench.ParseBytes(f.maxBytes); err != nil {
+		return nil, fmt.Errorf("-e: %w", err)
+	}
+	types, err := parseAll(f.datatype, datatype.ParseType, int(datatype.NumTypes))
+	if err != nil {
+		return nil, fmt.Errorf("-d: %w", err)
+	}
+	ops, err := parseAll(f.op, datatype.ParseOp, int(datatype.NumOps))
+	if err != nil {
+		return nil, fmt.Errorf("-o: %w", err)
+	}
+	if !bench.Reduces(s.Collective) {
+		ops = ops[:1]
+	}
+	var all []bench.Spec
+	for _, s.Type = range types {
+		for _, s.Op = range ops {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// parseAll returns the value that text names, or all n values if text is "all".
+func parseAll[T ~int | ~uint8](text string, parse func(string) (T, error), n int) ([]T, error) {
+	if text != "all" {
+		v, err := parse(text)
+		return []T{v}, err
+	}
+	var all []T
+	for v := range n {
+		all = append(all, T(v))
+	}
+	return all, nil
+}
+
+// place decides whether a launcher has started the ranks. A number of ranks that differs from the launcher's would
+// start that many ranks in each of its processes, so it is refused.
+func (f *flags) place(o *bench.Options, ranksGiven bool) error {
+	w, launched, err := bench.DetectWorld(os.Getenv)
+	switch {
+	case err != nil:
+		return err
+	case !launched || ranksGiven && w.Size == 1:
+		return nil // a job of one process is often a shell of an allocation
+	case ranksGiven && f.ranks != w.Size:
+		return fmt.Errorf("-n: %s started %d ranks (%s=%d): leave -n out, or unset %[3]s to start %[5]d ranks here",
+			w.Launcher, w.Size, w.RankVariable, w.Rank, f.ranks)
+	}
+	o.World, o.Ranks = &w, w.Size
+	return nil
+}
+
+// transportOf returns the transport of the flag, of LIGHTPATH_TRANSPORT, or "auto".
+func (f *flags) transportOf(o *bench.Options) (string, error) {
+	const variable = "LIGHTPATH_TRANSPORT"
+	name, source := f.transport, "--transport"
+	if name == "" {
+		name, source = cmp.Or(os.Getenv(variable), "auto"), variable
+	}
+	switch name {
+	case "auto", "shm", "tcp", "inproc", "rdma":
+	case "ebpf":
+		if o.Fabric == "" {
+			return "", fmt.Errorf("%s: ebpf needs a --fabric whose planes are interfaces", source)
+		}
+	default:
+		return "", fmt.Errorf("%s: %q is none of shm, tcp, inproc, rdma, ebpf, auto", source, name)
+	}
+	return name, nil
+}
+
+func (f *flags) buffers() (bench.Buffers, error) {
+	b := bench.Buffers{Device: f.device}
+	switch f.memory {
+	case "host":
+		b.Kind = bench.LibraryBuffers
+	case bench.PlainBuffers, bench.DeviceBuffers, bench.RegisteredBuffers:
+		b.Kind = f.memory
+	default:
+		return b, fmt.Errorf("--memory: %q is none of host, plain, device, registered", f.memory)
+	}
+	return b, nil
+}
+
+func (f *flags) validate(o *bench.Options) error {
+	s := &o.Specs[0]
+	switch {
+	case o.Ranks < 1:
+		return fmt.Errorf("-n: %d ranks; at least 1 is needed", o.Ranks)
+	case s.MaxBytes < s.MinBytes:
+		return fmt.Errorf("-e: %s is below -b %s", f.maxBytes, f.minBytes)
+	case !(s.Factor > 1):
+		return fmt.Errorf("-f: factor %v; it must be above 1", s.Factor)
+	case s.Iters < 1 || s.Warmup < 0:
+		return errors.New("-i must be at least 1 and -w at least 0")
+	case s.Root < 0 || s.Root >= o.Ranks:
+		return fmt.Errorf("-r: root %d is not one of %d ranks", s.Root, o.Ranks)
+	case s.Sync && o.World != nil:
+		return fmt.Errorf("--sync: its barrier needs ranks that bench starts (-n), not %s", o.World.Launcher)
+	case s.Graph < 0 || s.Graph > 0 && (!o.Buffers.OnDevice() || s.Sync):
+		return fmt.Errorf("--graph: %d launches; graphs are for --memory device without --sync", s.Graph)
+	case o.Library != "" && filepath.Base(o.Library) != "libnccl.so.2":
+		return fmt.Errorf("--library: %s; the loader looks for a file named libnccl.so.2", o.Library)
+	case o.Threads && o.World != nil:
+		return fmt.Errorf("--threads: bench must start the ranks (-n), not %s", o.World.Launcher)
+	case o.Planes < 0:
+		return fmt.Errorf("--planes: %d is negative", o.Planes)
+	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
+		return fmt.Errorf("--planner: %q is none of %v", o.Planner, planner.Names())
+	}
+	if o.Fabric != "" {
+		file, err := fabric.Load(o.Fabric)
+		if err != nil {
+			return fmt.Errorf("--fabric: %w", err)
+		}
+		if o.Ranks > file.Ranks {
+			return fmt.Errorf("-n: %d ranks on a fabric of %d", o.Ranks, file.Ranks)
+		}
+	}
+	if o.Algorithm == "" {
+		return nil
+	}
+	if err := msccl.Check(s.Collective, o.Algorithm, o.Ranks); err != nil {
+		return fmt.Errorf("--algorithm: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// SelfPath returns the path of this program, for a command that starts it again.
+func SelfPath() string {
+	self, err := os.Executable()
+	if err != nil {
+		return "lightpath"
+	}
+	return self
+}
+
+// NeedRoot returns an error unless root runs the command.
+func NeedRoot() error {
+	if os.Geteuid() != 0 {
+		return errors.New("planes in the kernel need root: network namespaces and eBPF")
+	}
+	return nil
+}
+
+// SiblingFile finds a file of this installation: DIR/NAME beside the directory that holds this
+// program, beside the program itself, or, where packages put it, lib/TRIPLET/lightpath/NAME.
+func SiblingFile(dir, name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if resolved, err := filepath.EvalSymlinks(self); err == nil {
+		self = resolved
+	}
+	here := filepath.Dir(self)
+	prefix := filepath.Dir(here)
+	candidates := []string{filepath.Join(prefix, dir, name), filepath.Join(here, name)}
+	if triplets, err := os.ReadDir(filepath.Join(prefix, "lib")); err == nil {
+		for _, t := range triplets {
+			candidates = append(candidates, filepath.Join(prefix, "lib", t.Name(), "lightpath", name))
+		}
+	}
+	for _, path := range candidates {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is neither in %s nor in %s: build it with make", name, filepath.Join(prefix, dir), here)
+}

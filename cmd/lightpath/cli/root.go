@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses: 0 done; 1 the answer is no (infeasible, wrong results, unhealthy); 2 bad
+// usage or input. A command that a signal ended has 128 + its number, see stop.go.
+const (
+	ExitNo    = 1
+	ExitUsage = 2
+)
+
+// ErrNo marks the answer "no": the command worked, and the result is negative.
+var ErrNo = errors.New("")
+
+// No wraps an error so that the process exits with status 1.
+func No(err error) error { return fmt.Errorf("%w%w", ErrNo, err) }
+
+// Run runs the command of a tree that args name, and returns its exit status. It prints the error of the command.
+func Run(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	status, line := Verdict(ctx, root.ExecuteContext(ctx))
+	if line != "" {
+		fmt.Fprintln(os.Stderr, "lightpath:", line)
+	}
+	return status
+}
+
+// NoIf returns err as the answer "no" if negative says that it is one.
+func NoIf(err error, negative func(error) bool) error {
+	if negative(err) {
+		return No(err)
+	}
+	return err
+}
+
+// Verdict returns the exit status of a command that returned err, and its line on standard error.
+func Verdict(ctx context.Context, err error) (status int, line string) {
+	switch s := StoppedBy(ctx); {
+	case err == nil:
+		return 0, ""
+	case s != nil && errors.Is(err, context.Canceled):
+		return s.status(), s.Error() + " without a result"
+	case s != nil:
+		return s.status(), fmt.Sprintf("%v: %v", s, err)
+	case errors.Is(err, ErrNo):
+		return ExitNo, err.Error()
+	default:
+		return ExitUsage, err.Error()
+	}
+}
+
+// NewRoot returns a tree of commands. It answers a misspelled command or flag with the nearest name.
+func NewRoot(commands ...*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "lightpath",
+		Short:         "Collectives over optical circuit switches",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(commands...)
+	explainUsage(root)
+	return root
+}

@@ -1,0 +1,184 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/cmd/lightpath/cli"
+	"lightpath/internal/files"
+	"lightpath/shim/flight"
+	"lightpath/shim/report"
+	"lightpath/shim/settings"
+	"lightpath/shim/status"
+)
+
+// ranksOptions are the flags of `lightpath ranks`.
+type ranksOptions struct {
+	json, watch, verbose bool
+	address, dump        string
+	timeout              time.Duration
+}
+
+// NewRanks returns the command "ranks".
+func NewRanks() *cobra.Command {
+	var o ranksOptions
+	cmd := &cobra.Command{
+		Use:   "ranks",
+		Short: "Say what the ranks of this host's jobs are doing, and whom everyone waits for",
+		Long: `Asks every process of this user on this host that has a communicator, and through them the
+ranks on other hosts. Prints a line per communicator that names the rank for which the others wait. It
+lists the ranks if something is wrong, or with --verbose. Exit status 1: a communicator has failed or
+waits.
+
+With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR) there.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.address != "" {
+				return status.AskRAS(o.address, o.timeout, o.verbose, o.json, os.Stdout)
+			}
+			cfg, err := settings.Load()
+			if err != nil {
+				return err
+			}
+			dir := report.StatusDir(cfg)
+			switch {
+			case o.dump != "":
+				return o.dumpAll(dir)
+			case o.watch:
+				return o.watchRanks(cmd.Context(), dir)
+			}
+			return o.printRanks(dir)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVar(&o.watch, "watch", false, "print anew every second")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print every rank of every communicator")
+	f.StringVar(&o.address, "address", "", "host:port of a RAS service to ask instead")
+	f.StringVar(&o.dump, "dump", "", "write the flight recorders of this host's ranks into a directory instead")
+	f.DurationVar(&o.timeout, "timeout", status.DefaultTimeout, "how long ranks get to answer")
+	cmd.AddCommand(newRanksMerge())
+	return cmd
+}
+
+// printRanks asks once.
+func (o *ranksOptions) printRanks(dir string) error {
+	r, err := status.Collect(dir, o.timeout)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		err = cli.PrintJSON(r)
+	} else {
+		r.Write(os.Stdout, o.verbose)
+	}
+	if worst := r.Worst(); err == nil && (worst == status.Failed || worst == status.Waiting) {
+		err = cli.No(errors.New("a communicator is " + worst))
+	}
+	return err
+}
+
+// watchRanks asks every second until it is interrupted.
+func (o *ranksOptions) watchRanks(ctx context.Context, dir string) error {
+	const clear = "\x1b[H\x1b[2J"
+	for {
+		r, err := status.Collect(dir, o.timeout)
+		if err != nil {
+			return err
+		}
+		var out bytes.Buffer
+		fmt.Fprintln(&out, r.Time.Format(time.DateTime))
+		r.Write(&out, o.verbose)
+		if cli.IsTerminal(os.Stdout) {
+			fmt.Print(clear)
+		}
+		if _, err := out.WriteTo(os.Stdout); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// dumpAll writes the flight recorders of this host's ranks.
+func (o *ranksOptions) dumpAll(dir string) error {
+	texts, err := status.Dumps(dir, o.timeout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lightpath:", err) // the others are worth having
+	}
+	if err := os.MkdirAll(o.dump, 0o700); err != nil {
+		return err
+	}
+	for _, text := range texts {
+		d, err := flight.Decode(text)
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(o.dump, d.FileName())
+		if err := files.Write(path, append(text, '\n'), 0o600); err != nil {
+			return err
+		}
+		fmt.Println(path)
+	}
+	if len(texts) == 0 {
+		return cli.No(errors.New("no communicators on this host"))
+	}
+	return nil
+}
+
+func newRanksMerge() *cobra.Command {
+	var trace string
+	var asJSON, table bool
+	cmd := &cobra.Command{
+		Use:   "merge FILE...",
+		Short: "Compare the flight recorders of ranks: where they diverge, who is missing",
+		Long: `Reads flight recorders (LIGHTPATH_FLIGHT_RECORDER_DIR, lightpath ranks --dump) of any ranks and
+communicators, and says per communicator at which operation ranks differ first, and whose recorder
+is missing. --trace writes all of them as one trace for https://ui.perfetto.dev or chrome://tracing.
+Exit status 1: ranks differ.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var dumps []*flight.Dump
+			for _, path := range args {
+				text, err := cli.ReadArgument(path)
+				if err != nil {
+					return err
+				}
+				d, err := flight.Decode(text)
+				if err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+				dumps = append(dumps, d)
+			}
+			if trace != "" {
+				if err := cli.WriteJSON("trace", trace, flight.Trace(dumps)); err != nil {
+					return err
+				}
+			}
+			found := flight.Compare(dumps)
+			if err := cli.Show(asJSON, found, func() { flight.Write(os.Stdout, dumps, found, table) }); err != nil {
+				return err
+			}
+			for i := range found {
+				if found[i].Differs() {
+					return cli.No(errors.New("ranks differ"))
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&trace, "trace", "", "file for the trace, - is standard output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&table, "table", false, "print every operation")
+	return cmd
+}

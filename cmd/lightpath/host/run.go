@@ -1,0 +1,139 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/bench"
+	"lightpath/cmd/lightpath/cli"
+	"lightpath/shim/recording"
+)
+
+// NewRun returns the command "run".
+func NewRun() *cobra.Command {
+	var ranks int
+	var preload bool
+	cmd := &cobra.Command{
+		Use:   "run [-n N] -- program [args...]",
+		Short: "Start local ranks of a program with Lightpath in place of NCCL",
+		Long: `Starts N processes of a program with the variables that torchrun sets (RANK, WORLD_SIZE,
+LOCAL_RANK, MASTER_ADDR, MASTER_PORT) and Lightpath's libnccl.so.2 preloaded. Output is
+prefixed with the rank. The first rank that fails ends the others.
+
+Under srun and without -n, the command becomes the one rank that Slurm says, with the same
+variables. Ranks meet at the first node of the step, unless MASTER_ADDR is set.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if ranks < 1 {
+				return fmt.Errorf("-n: %d ranks; at least 1 is needed", ranks)
+			}
+			// The recorder of calls is preloaded already, and passes them to Lightpath.
+			preload = preload && os.Getenv(recording.FolderVariable) == ""
+			if !cmd.Flags().Changed("ranks") {
+				if task, err := bench.DetectSlurmTask(os.Getenv); err != nil || task != nil {
+					if err == nil {
+						err = become(task, preload, args)
+					}
+					return err
+				}
+			}
+			return runRanks(cmd.Context(), ranks, preload, args)
+		},
+	}
+	cmd.Flags().IntVarP(&ranks, "ranks", "n", 2, "number of ranks")
+	cmd.Flags().BoolVar(&preload, "preload", true, "preload libnccl.so.2 into the program")
+	return cmd
+}
+
+func runRanks(ctx context.Context, ranks int, preload bool, args []string) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	library, err := preloaded(preload)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var out sync.Mutex
+	var once sync.Once
+	var failure error // the first; a rank that is stopped after it has not failed
+	for r := range ranks {
+		c := exec.CommandContext(ctx, args[0], args[1:]...)
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+		c.Env = slices.Concat(os.Environ(), rankVariables(r, ranks, r, ranks), library,
+			[]string{"MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)})
+		stdout, err := c.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		stderr, err := c.StderrPipe()
+		if err != nil {
+			return err
+		}
+		if err := bench.Start(c); err != nil {
+			cancel()
+			return fmt.Errorf("cannot start %s: %w", args[0], err)
+		}
+		wg.Go(func() {
+			var copies sync.WaitGroup
+			copies.Go(func() { prefix(os.Stdout, stdout, r, &out) })
+			copies.Go(func() { prefix(os.Stderr, stderr, r, &out) })
+			copies.Wait()
+			if err := c.Wait(); err != nil {
+				once.Do(func() { failure = cli.No(fmt.Errorf("rank %d: %w", r, err)) })
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	return failure
+}
+
+// rankVariables returns torchrun's variables of a rank, without those of the place at which ranks meet.
+func rankVariables(rank, size, localRank, localSize int) []string {
+	return []string{
+		fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", size),
+		fmt.Sprintf("LOCAL_RANK=%d", localRank), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", localSize),
+	}
+}
+
+// preloaded returns the variable that preloads libnccl.so.2, none if it is not wanted.
+func preloaded(wanted bool) ([]string, error) {
+	if !wanted {
+		return nil, nil
+	}
+	library, err := cli.SiblingFile("lib", "libnccl.so.2")
+	return []string{"LD_PRELOAD=" + library}, err
+}
+
+func prefix(w io.Writer, r io.Reader, rank int, mu *sync.Mutex) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		mu.Lock()
+		fmt.Fprintf(w, "[%d] %s\n", rank, lines.Bytes())
+		mu.Unlock()
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

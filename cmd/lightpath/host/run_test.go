@@ -1,0 +1,26 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"lightpath/cmd/lightpath/cli"
+	"lightpath/cmd/lightpath/cli/clitest"
+)
+
+// lightpath is the commands of this room.
+var lightpath = clitest.Of(NewRun, NewRanks, NewDoctor, NewTopo)
+
+func TestRun(t *testing.T) {
+	o := lightpath.Run(t, "", "run", "-n", "2", "--preload=false", "--", "sh", "-c",
+		"echo $RANK of $WORLD_SIZE; echo oops >&2")
+	if o.Status != 0 || !strings.Contains(o.Stdout, "[0] 0 of 2\n") || !strings.Contains(o.Stdout, "[1] 1 of 2\n") ||
+		strings.Count(o.Stderr, "oops") != 2 {
+		t.Errorf("run: %+v", o)
+	}
+	o = lightpath.Run(t, "", "run", "-n", "2", "--preload=false", "--", "sh", "-c",
+		"test $RANK = 0 || exit 3; exec sleep 60")
+	if o.Status != cli.ExitNo || !strings.Contains(o.Stderr, "rank 1: exit status 3") {
+		t.Errorf("a rank that fails: %+v", o)
+	}
+}

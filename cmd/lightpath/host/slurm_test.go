@@ -1,0 +1,24 @@
+package host
+
+import (
+	"slices"
+	"testing"
+
+	"lightpath/bench"
+)
+
+func TestTaskVariables(t *testing.T) {
+	task := &bench.SlurmTask{Rank: 3, Size: 5, LocalRank: 1, LocalSize: 2, First: "n07", Job: 17, Step: 2}
+	for _, c := range []struct {
+		set  map[string]string
+		want []string // beside those of the rank
+	}{
+		{nil, []string{"MASTER_ADDR=n07", "MASTER_PORT=20138"}},
+		{map[string]string{"MASTER_ADDR": "a", "MASTER_PORT": "1"}, nil},
+	} {
+		want := append([]string{"RANK=3", "WORLD_SIZE=5", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"}, c.want...)
+		if got := taskVariables(task, func(name string) string { return c.set[name] }); !slices.Equal(got, want) {
+			t.Errorf("%v: %v, want %v", c.set, got, want)
+		}
+	}
+}

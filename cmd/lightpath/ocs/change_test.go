@@ -1,0 +1,82 @@
+package ocs
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightpath/cmd/lightpath/cli"
+	"lightpath/internal/require"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/controllertest"
+	"lightpath/ocsctl/controller/rpc"
+)
+
+// TestOCSChange: several planes as one change, dry, from a known map, and to be confirmed.
+func TestOCSChange(t *testing.T) {
+	core, address := startController(t, controllertest.NewPanel(4, 2), rpc.ServerOptions{})
+	at := func(args ...string) []string {
+		return append(append([]string{"ocs"}, args...), "--controller", address)
+	}
+	maps := func(p0, p1 string) {
+		t.Helper()
+		s, err := core.Snapshot()
+		require.NoError(t, err)
+		for j, want := range []string{p0, p1} {
+			if got := circuitList(s.Planes[j].Map); got != want {
+				t.Errorf("plane %d: %s, want %s", j, got, want)
+			}
+		}
+	}
+	says := func(out string, words ...string) {
+		t.Helper()
+		for _, w := range words {
+			if !strings.Contains(out, w) {
+				t.Errorf("no %q in %s", w, out)
+			}
+		}
+	}
+	const ring1, ring2, ring3 = "0>1 1>2 2>3 3>0", "0>2 1>3 2>0 3>1", "0>3 1>0 2>1 3>2"
+	says(lightpath.Succeed(t, "", at("set", "--plane", "p0,p1", "--map", "ring:1", "--dry-run")...), "+ 3>0", "dry run")
+	maps("none", "none")
+	says(lightpath.Succeed(t, "", at("set", "--plane", "p0,p1", "--map", "ring:1")...), "plane p0: resident",
+		"plane p1: resident")
+	maps(ring1, ring1)
+	lightpath.Succeed(t, "[1,2,3,0]", at("set", "--plane", "p0,p1", "--map", "-")...)
+	maps(ring1, ring1)
+
+	file := filepath.Join(t.TempDir(), "maps.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"p0": [2,3,0,1], "p1": [3,0,1,2]}`), 0o600))
+	o := lightpath.Run(t, "", at("set", "--map", file, "--if-current", "ring:2")...)
+	if says(o.Stderr, "another map"); o.Status != cli.ExitNo {
+		t.Errorf("%+v", o)
+	}
+	maps(ring1, ring1)
+	var all []commandReport
+	out := lightpath.Succeed(t, "", at("set", "--map", file, "--if-current", "ring:1", "--confirm-within", "1h",
+		"--json")...)
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 2 || all[1].Trial == nil ||
+		all[1].State != controller.Resident {
+		t.Errorf("%v in %s", err, out)
+	}
+	maps(ring2, ring3)
+	says(lightpath.Succeed(t, "", at("status")...), "to be confirmed until")
+	lightpath.Succeed(t, "", at("confirm", "--plane", "p1")...)
+	if o := lightpath.Run(t, "", at("confirm", "--plane", "p0")...); o.Status != cli.ExitNo {
+		t.Errorf("twice: %+v", o)
+	}
+
+	// A panel has no switch's ports.
+	says(lightpath.Succeed(t, "", at("ports")...), "plane p0: its switch reports no ports")
+	for _, args := range [][]string{
+		{"baseline", "--plane", "p0"}, {"remap", "--plane", "p0", "--port", "1", "--to", "9"},
+	} {
+		if o := lightpath.Run(t, "", at(args...)...); o.Status != cli.ExitNo {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+	lightpath.Refuse(t, "", []string{"--port"}, at("remap", "--plane", "p0")...)
+	lightpath.Refuse(t, "", []string{"p9"}, at("set", "--plane", "p0,p9", "--map", "ring:1")...)
+}

@@ -1,0 +1,131 @@
+package planning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/cmd/lightpath/cli"
+	"lightpath/collectives/codesign"
+	"lightpath/collectives/schedule"
+	"lightpath/plans"
+	"lightpath/plans/planner"
+)
+
+// design chooses the algorithm along with the plan, and writes the plan.
+func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
+	switch {
+	case f.collective == "" || f.ranks < 1 || f.bytes == "":
+		return errors.New("--collective, --ranks and --bytes are required")
+	case f.initial == "first":
+		return errors.New("--initial: first needs an --algorithm, whose first step it is")
+	case pf.limit <= 0:
+		return fmt.Errorf("--time-limit: %v is not positive", pf.limit)
+	}
+	c, bytes, err := f.call()
+	if err != nil {
+		return err
+	}
+	template, err := f.template(cmd)
+	if err != nil {
+		return err
+	}
+	if err := f.setInitial(template); err != nil {
+		return err
+	}
+	ctx, cancel := cli.Limited(cmd, pf.limit)
+	defer cancel()
+	choice, err := codesign.Choose(ctx, codesign.Request{
+		Collective: c, Ranks: f.ranks, Root: f.root, Bytes: float64(bytes), Fabric: template, Planner: pf.planner,
+		Options: planner.Options{TimeLimit: pf.limit, Seed: pf.seed},
+	})
+	switch {
+	case errors.Is(err, planner.ErrInfeasible):
+		return cli.No(err)
+	case err != nil:
+		return cli.NoResult(ctx, err)
+	}
+	printConsidered(os.Stderr, choice)
+	return cli.Deliver(ctx, "plan", func() error { return pf.write(ctx, choice.Problem, choice.Plan) })
+}
+
+// sampled is how many of the sizes are used to choose an algorithm.
+const sampled = 4
+
+// choose returns the algorithm of a collective that is best over the sizes to be warmed, under
+// the fabric's costs and for plans that return to where they began, as jobs use them.
+func (w *warming) choose(ctx context.Context, c schedule.Collective, root int, bytes []int64) (string, error) {
+	template := w.fabric.Problem()
+	template.Ranks, template.Final.Kind = w.ranks, plans.FinalInitial
+	if !c.Rooted() {
+		root = 0
+	}
+	var choices []*codesign.Choice
+	for i := range min(sampled, len(bytes)) {
+		size := bytes[0]
+		if n := min(sampled, len(bytes)); n > 1 {
+			size = bytes[i*(len(bytes)-1)/(n-1)]
+		}
+		choice, err := codesign.Choose(ctx, codesign.Request{
+			Collective: c, Ranks: w.ranks, Root: root, Bytes: float64(size), Fabric: template, Planner: w.config.Planner,
+			FixedOrder: true,
+			Options:    planner.Options{TimeLimit: w.config.PlanLimit, SinglePlane: true},
+		})
+		switch {
+		case errors.Is(err, planner.ErrInfeasible):
+			return "", cli.No(err)
+		case err != nil:
+			return "", err
+		}
+		choices = append(choices, choice)
+	}
+	algorithm := codesign.Common(choices)
+	if algorithm == "" {
+		return "", cli.No(fmt.Errorf("--algorithm: no algorithm was planned for all sizes of %v in time; try a longer "+
+			"--time-limit", c))
+	}
+	return algorithm, nil
+}
+
+// mostShown is the most alternatives worth reading about.
+const mostShown = 12
+
+// printConsidered tabulates the alternatives, the best first.
+func printConsidered(w io.Writer, choice *codesign.Choice) {
+	fmt.Fprintf(w, "algorithm %s, of %d considered:\n", choice.Algorithm, len(choice.Considered))
+	fmt.Fprintf(w, "%-32s %6s %-9s %14s %14s  %s\n", "algorithm", "steps", "planner", "CCT (us)", "bound (us)", "")
+	without := 0
+	for i, a := range choice.Considered {
+		switch {
+		case a.Err != nil:
+			without++
+		case i < mostShown:
+			effort := "screened"
+			if a.Final {
+				effort = "planned"
+			}
+			fmt.Fprintf(w, "%-32s %6d %-9s %14.6g %14.6g  %s\n", shortened(a.Algorithm, 32), a.Steps, a.Planner, a.CCTUS,
+				a.LowerBoundUS, effort)
+		}
+	}
+	if planned := len(choice.Considered) - without; planned > mostShown {
+		fmt.Fprintf(w, "and %d that take longer\n", planned-mostShown)
+	}
+	if without > 0 {
+		fmt.Fprintf(w, "%d have no plan, such as %s: %v\n", without,
+			choice.Considered[len(choice.Considered)-without].Algorithm,
+			choice.Considered[len(choice.Considered)-without].Err)
+	}
+}
+
+// shortened returns at most n characters of text, and says where it left some out.
+func shortened(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return text[:n-3] + "..."
+}

@@ -1,0 +1,117 @@
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lightpath/cmd/lightpath/cli"
+	"lightpath/plans/circuit"
+	"lightpath/plans/delta"
+	"lightpath/plans/delta/dag"
+	"lightpath/plans/fabric"
+)
+
+// planeFiles are the files with which switches take a topology.
+type planeFiles struct {
+	fabric, maps, ocsd, endpoint string
+	reconfig                     time.Duration
+	control                      controlFlags
+}
+
+// controlFlags are the settings for the control of circuits in the files of a planned topology.
+type controlFlags struct{ pinnedBy, listen string }
+
+func (f *controlFlags) register(cmd *cobra.Command, owner string) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.pinnedBy, "pinned-by", owner,
+		`owner of the circuits, in the fabric file: jobs use them as they are ("": jobs move them)`)
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:7442",
+		"host:port of the controller for operators, in the controller file")
+}
+
+func (f *planeFiles) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.fabric, "fabric", "", "fabric file to write: a rank per pod, a plane per port")
+	fl.StringVar(&f.maps, "maps", "", "directory for the map of each plane")
+	fl.StringVar(&f.ocsd, "ocsd", "", "controller file to write, whose planes start with these maps; needs --fabric")
+	fl.StringVar(&f.endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock",
+		"socket of the emulated switch, for the fabric file")
+	fl.DurationVar(&f.reconfig, "reconfig", 10*time.Millisecond, "reconfiguration time of the switch, for the fabric file")
+	f.control.register(cmd, jobOwner)
+}
+
+// jobOwner stands for the name of the job where a job owns circuits.
+const jobOwner = "job"
+
+func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
+	switch {
+	case f.ocsd != "" && (f.fabric == "" || f.fabric == "-"):
+		return errors.New("--ocsd needs --fabric with a file")
+	case f.fabric == "" && f.maps == "":
+		return nil
+	}
+	maps, err := delta.Maps(g, c)
+	if err != nil {
+		return err
+	}
+	if f.fabric != "" {
+		ocs := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: f.endpoint, Reconfig: f.reconfig}
+		file, err := delta.Fabric(g, len(maps), ocs, fabric.Costs{})
+		if err != nil {
+			return fmt.Errorf("--fabric: %w", err)
+		}
+		if file.PinnedBy = f.control.pinnedBy; file.PinnedBy == jobOwner {
+			file.PinnedBy = cmp.Or(g.Name, jobOwner)
+		}
+		if err := cli.WriteOutput("fabric", f.fabric, file.Encode()); err != nil {
+			return err
+		}
+	}
+	if f.ocsd != "" {
+		if err := f.control.writeOCSD(f.ocsd, f.fabric, maps); err != nil {
+			return err
+		}
+	}
+	if f.maps == "" {
+		return nil
+	}
+	return writePlaneMaps(f.maps, maps)
+}
+
+// writePlaneMaps writes a file per plane into a directory, which is made.
+func writePlaneMaps(dir string, maps []circuit.Permutation) error {
+	if dir == "-" {
+		return errors.New("--maps: a directory, not standard output")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--maps: %w", err)
+	}
+	for j, m := range maps {
+		if err := cli.WriteOutput("maps", filepath.Join(dir, delta.PlaneName(j)+".json"), append(mapText(m),
+			'\n')); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeOCSD writes the file of a controller whose planes begin with the given maps.
+func (f *controlFlags) writeOCSD(path, fabricPath string, maps []circuit.Permutation) error {
+	fabricPath, err := filepath.Abs(fabricPath)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "version: %d\nfabric: %q\nlisten: %q\ninitial:\n", fabric.Version, fabricPath, f.listen)
+	for _, m := range maps {
+		fmt.Fprintf(&b, "  - %s\n", mapText(m))
+	}
+	return cli.WriteOutput("ocsd", path, []byte(b.String()))
+}
