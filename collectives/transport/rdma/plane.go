@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/dma"
 	"lightpath/collectives/wire"
 )
 
@@ -76,10 +77,10 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 	p.dev = devicePort{device: po.Device, port: po.Port, gid: a.GID.As16(), index: po.GIDIndex}
 	ring := p.slots * p.slot
 	half := len(p.peers) * ring
-	if p.memory, err = MapMemory(2 * half); err != nil {
+	if p.memory, err = dma.Map(2 * half); err != nil {
 		return a, err
 	}
-	runtime.AddCleanup(p, UnmapMemory, p.memory)
+	runtime.AddCleanup(p, dma.Unmap, p.memory)
 	if err = RegisterHalves(po.Device, p.memory, &p.regions); err != nil {
 		return a, err
 	}

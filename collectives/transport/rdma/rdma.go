@@ -236,20 +236,3 @@ func randomPSN() uint32 {
 	_, _ = rand.Read(b[:]) // never fails
 	return binary.LittleEndian.Uint32(b[:]) & (1<<24 - 1)
 }
-
-// MapMemory returns memory outside Go's heap, which forked children do not inherit. If they did, copy-on-write could
-// give the parent new pages while the device still writes to the old ones.
-func MapMemory(size int) ([]byte, error) {
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, fmt.Errorf("%d bytes for rings: %w", size, err)
-	}
-	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
-		UnmapMemory(mem)
-		return nil, fmt.Errorf("%d bytes for rings: exclude from forked children: %w", size, err)
-	}
-	return mem, nil
-}
-
-// UnmapMemory unmaps memory of MapMemory.
-func UnmapMemory(mem []byte) { _ = unix.Munmap(mem) }

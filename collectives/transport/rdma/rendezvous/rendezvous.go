@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"lightpath/collectives/transport/internal/dma"
 	"lightpath/collectives/transport/rdma"
 )
 
@@ -115,7 +116,7 @@ func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
 		return a, err
 	}
 	half := o.Ranks * window * offerSize
-	if p.memory, err = rdma.MapMemory(2 * half); err != nil {
+	if p.memory, err = dma.Map(2 * half); err != nil {
 		return a, err
 	}
 	if err = rdma.RegisterHalves(po.Device, p.memory, &p.regions); err != nil {
@@ -174,7 +175,7 @@ func (p *plane) close() (err error) {
 	}
 	err = errors.Join(err, rdma.CloseQueue(&p.cq, &p.regions))
 	if p.memory != nil {
-		rdma.UnmapMemory(p.memory)
+		dma.Unmap(p.memory)
 		p.memory = nil
 	}
 	return err
