@@ -23,6 +23,7 @@ import (
 
 	"lightpath/cgo/core/internal/bridge"
 	"lightpath/cgo/cuda"
+	"lightpath/cgo/netplugin"
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
 	"lightpath/shim/device"
@@ -63,6 +64,7 @@ func lpGoStart() *C.char {
 		debug.SetGCPercent(gcPercent)
 	}
 	endpoints.UseVerbs(verbs.Library{})
+	endpoints.UseNetPlugins(netplugin.Library{})
 	cuda.Tell(stream.Places())
 	device.Use(cuda.Library{})
 	return C.CString(build())

@@ -67,7 +67,7 @@ func transportNames(c *cobra.Command, _ []string) []string {
 	if c.Name() != "bench" {
 		return []string{"shm", "tcp"}
 	}
-	return []string{"shm", "tcp", "rdma", "inproc", "ebpf", "auto"}
+	return []string{"shm", "tcp", "rdma", "net", "inproc", "ebpf", "auto"}
 }
 
 // algorithmNames returns the algorithms of the collective that c's flag or argument names, or else of all collectives.

@@ -6,10 +6,10 @@ import (
 	"lightpath/shim/settings"
 )
 
-// packetCosts are the rough costs of packet planes by transport: one host, a 10 Gb/s network, and a 100 Gb/s network
-// with RDMA. alphaUS is the time of a step in microseconds, gbps the rate of all planes together in Gb/s.
+// packetCosts are the rough costs of packet planes by transport: one host, a 10 Gb/s network, and 100 Gb/s networks.
+// alphaUS is the time of a step in microseconds, gbps the rate of all planes together in Gb/s.
 var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
-	"inproc": {0.5, 80}, "shm": {1, 40}, "tcp": {20, 10}, "rdma": {3, 100},
+	"inproc": {0.5, 80}, "shm": {1, 40}, "tcp": {20, 10}, "rdma": {3, 100}, "net": {10, 100},
 }
 
 // PacketCosts returns the cost model of the packet planes of a transport, all of them as one plane.

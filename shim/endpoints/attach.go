@@ -2,7 +2,6 @@
 package endpoints
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -134,12 +133,14 @@ func Packet(c *comm.Core, kind string, l *Listeners) (e transport.Endpoint, shar
 		}
 	case settings.TransportRDMA:
 		e, err = packetRDMA(c)
+	case settings.TransportNet:
+		e, err = joinPlugin(c)
 	default:
 		e, err = joinTCP(c, l)
 	}
 	if err != nil {
-		if setting := c.Cfg.WantsRDMA(); kind == settings.TransportRDMA {
-			kind += " (" + setting + ")"
+		if kind == settings.TransportRDMA || kind == settings.TransportNet {
+			kind += " (" + c.Cfg.Wants(kind) + ")"
 		}
 		return nil, nil, fmt.Errorf("shim: rank %d: transport %s: %w", c.Rank, kind, err)
 	}
@@ -215,15 +216,8 @@ func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
 	if why := sharedInterface(c.Table, c.Cfg.Planes); why != "" && c.Rank == 0 {
 		c.Log.Notice("%s", why)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.Cfg.Timeout)
+	ctx, cancel := connecting(c)
 	defer cancel()
-	go func() { // a failure elsewhere ends the wait for connections here
-		select {
-		case <-c.FailedChan():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	o.Failover = failover(c)
 	e, err := tcp.Connect(ctx, l.tcp, o)
 	if err == nil && o.Heartbeat > 0 {

@@ -150,14 +150,8 @@ func OpenPorts(c *comm.Core, hcas topology.HCAs, planes int) (p *Ports, err erro
 		return nil, fmt.Errorf("none of the RDMA devices of this host %q is one of NCCL_IB_HCA: %w", names,
 			errdefs.ErrInvalidUsage)
 	}
-	local := 0
-	for i := range c.Rank {
-		if c.Table[i].Host == c.Table[c.Rank].Host {
-			local++
-		}
-	}
 	p = &Ports{devices: map[string]rdma.Device{}}
-	if p.used, err = topology.OnPlanes(chosen, planes, local); err != nil {
+	if p.used, err = topology.OnPlanes(chosen, planes, localRank(c)); err != nil {
 		return nil, fmt.Errorf("NCCL_IB_HCA: %w: %w", err, errdefs.ErrInvalidUsage)
 	}
 	for _, h := range p.used {
@@ -171,6 +165,16 @@ func OpenPorts(c *comm.Core, hcas topology.HCAs, planes int) (p *Ports, err erro
 		p.Planes = append(p.Planes, rdma.PlaneOptions{Device: d, Port: h.Port, GIDIndex: c.Cfg.IB.GIDIndex})
 	}
 	return p, nil
+}
+
+// localRank returns the number of lower ranks on this host.
+func localRank(c *comm.Core) (local int) {
+	for i := range c.Rank {
+		if c.Table[i].Host == c.Table[c.Rank].Host {
+			local++
+		}
+	}
+	return local
 }
 
 func (p *Ports) String() string {

@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/netplugin"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/shm"
 	"lightpath/ocsctl"
@@ -79,6 +80,7 @@ var table = []struct {
 	{kernel.ErrVersion, InvalidUsage},
 	{errdefs.ErrSystem, SystemError},
 	{controller.ErrPortBusy, InvalidUsage},
+	{netplugin.ErrPlugin, SystemError},
 }
 
 // Of returns the result of an error: [Success] for nil, [SystemError] for one of the operating system, and

@@ -45,6 +45,7 @@ type Config struct {
 	Interpose     bool
 	InterposeNets []string
 	otherLibrary  string
+	NetPlugin     string // NCCL_NET_PLUGIN
 	// DemandWait is how long the leader waits for all ranks to post a group.
 	DemandWait time.Duration
 	// DevicePath is how ranks exchange device memory: one of the DevicePath constants. DeviceExchange is the bytes of
@@ -127,6 +128,7 @@ type Fault struct {
 // Values of LIGHTPATH_TRANSPORT besides the names of packet transports.
 const (
 	TransportRDMA = "rdma" // packet planes are ports of RDMA devices
+	TransportNet  = "net"  // packet planes are devices of a network plugin
 	TransportEBPF = "ebpf" // requires planes over network interfaces
 )
 

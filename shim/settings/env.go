@@ -37,12 +37,13 @@ var vars = []Var{
 	{"LIGHTPATH_FABRIC_RANK", "int", "launcher's rank, else the communicator's",
 		"port of this process on every plane of the fabric",
 		func(c *Config, v string) error { return setInt(&c.FabricRank, v, 0, 1<<16-1) }},
-	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|rdma|ebpf", "auto",
+	{"LIGHTPATH_TRANSPORT", "auto|shm|tcp|inproc|rdma|net|ebpf", "auto",
 		"data path of the packet planes. auto: inproc within one process, shm within one host, else tcp, " +
-			"unless NCCL_SHM_DISABLE or NCCL_NET says otherwise. rdma: ports of RDMA devices (NCCL_IB_HCA). ebpf: " +
-			"as auto, and planes with circuits must be interfaces. The same on every rank",
+			"unless NCCL_SHM_DISABLE or NCCL_NET says otherwise. rdma: ports of RDMA devices (NCCL_IB_HCA). net: " +
+			"devices of a network plugin (NCCL_NET_PLUGIN). ebpf: as auto, and planes with circuits must be interfaces. " +
+			"The same on every rank",
 		func(c *Config, v string) error {
-			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", TransportRDMA, TransportEBPF)
+			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", TransportRDMA, TransportNet, TransportEBPF)
 		}},
 	{"LIGHTPATH_PLANES", "int 1..16", "1",
 		"packet planes of a communicator. The same on every rank",
@@ -232,10 +233,14 @@ var vars = []Var{
 	{"NCCL_IB_SL", "int", "0",
 		"service level of RDMA packets",
 		func(c *Config, v string) error { return setInt(&c.IB.ServiceLevel, v, 0, 15) }},
-	{"NCCL_NET", "IB|Socket", "",
-		"network between hosts, with LIGHTPATH_TRANSPORT=auto. IB: RDMA ports. Socket: tcp, the default. The " +
-			"same on every rank",
+	{"NCCL_NET", "IB|Socket|name", "",
+		"network between hosts, with LIGHTPATH_TRANSPORT=auto. IB: RDMA ports. Socket: tcp, the default. Another name: " +
+			"the network plugin of this name. The same on every rank",
 		func(c *Config, v string) error { return c.setNet(v) }},
+	{"NCCL_NET_PLUGIN", "name,...|none", "libnccl-net.so",
+		"network plugins, of which a communicator uses the first that works. A path, a file name, or NAME for " +
+			"libnccl-net-NAME.so. Only the transport net uses plugins",
+		func(c *Config, v string) error { c.NetPlugin = v; return nil }},
 	{"NCCL_SHM_DISABLE", "int", "0",
 		"1: processes share no memory, with LIGHTPATH_TRANSPORT=auto. The same on every rank",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoShared, "NCCL_SHM_DISABLE", v, isOne) }},

@@ -13,14 +13,14 @@ import (
 // LIGHTPATH_DEVICE_PATH leave open; where those say something, they come first (see settle). Bans are the setting that
 // says so, as NCCL_SHM_DISABLE=1, or "".
 type NCCLPaths struct {
-	Net      string // netSocket, netIB or "": the network between hosts
+	Net      string // netSocket, netIB, the name of a plugin's network or "": the network between hosts
 	NoShared string // ranks share no memory, but within a process
 	NoRDMA   string // no network is RDMA
 	NoDirect string // devices do not reach each other's memory
 	NoRemote string // ports do not reach memory of devices
 }
 
-// What NCCL_NET can say: the networks that NCCL itself has.
+// The networks that NCCL itself has. Others come from plugins.
 const (
 	netSocket = "Socket"
 	netIB     = "IB"
@@ -30,17 +30,16 @@ const (
 // and no error.
 type notUsed struct{ error }
 
-// setNet reads NCCL_NET. Others than NCCL's own are networks of plugins, which Lightpath cannot load: an error as in
-// NCCL where the plugin is missing, unless there is another library to have it.
+// setNet reads NCCL_NET. Networks other than NCCL's own belong to plugins: those of the other library if there is one.
 func (c *Config) setNet(v string) error {
-	err := setChoice(&c.NCCL.Net, v, netIB, netSocket)
 	switch {
-	case err == nil:
-		return nil
+	case setChoice(&c.NCCL.Net, v, netIB, netSocket) == nil:
 	case c.otherLibrary != "":
 		return notUsed{fmt.Errorf("%q is a network of the library of LIGHTPATH_NCCL_FALLBACK_LIB", v)}
+	default:
+		c.NCCL.Net = v
 	}
-	return fmt.Errorf("%w, and Lightpath loads no network plugins", err)
+	return nil
 }
 
 // ban notes in p that a variable has a value that forbids: any number that forbids says so of.
@@ -100,16 +99,22 @@ func (c *Config) settle() error {
 			return fmt.Errorf("shim: environment variable NCCL_NET: %s, but %s: %w", net, p.NoRDMA, errdefs.ErrInvalidUsage)
 		}
 	case TransportRDMA:
-		if p.Net == netSocket {
+		if p.Net != netIB {
 			c.overruled(net, first)
 		}
 		c.overruled(p.NoRDMA, first)
 		p.Net, p.NoShared, p.NoRDMA = "", "", ""
+	case TransportNet:
+		if c.PluginNet() == "" {
+			c.overruled(net, first)
+			p.Net = ""
+		}
+		p.NoShared = ""
 	default:
 		if c.Transport == "shm" {
 			c.overruled(p.NoShared, first)
 		}
-		if c.Transport == "tcp" && p.Net == netIB {
+		if c.Transport == "tcp" && p.Net != netSocket {
 			c.overruled(net, first)
 		}
 		p.Net, p.NoShared = "", ""
@@ -135,19 +140,30 @@ func (c *Config) overruled(setting, first string) {
 
 // Network is how ranks that share no memory are connected.
 func (c *Config) Network() string {
-	if c.NCCL.Net == netIB {
+	switch c.NCCL.Net {
+	case netIB:
 		return TransportRDMA
+	case netSocket, "":
+		return "tcp"
 	}
-	return "tcp"
+	return TransportNet
 }
 
-// WantsRDMA is the setting that asks for RDMA ports between ranks, "" where none does.
-func (c *Config) WantsRDMA() string {
+// PluginNet is the name of the plugin's network that NCCL_NET asks for, "" if it asks for none.
+func (c *Config) PluginNet() string {
+	if c.Network() == TransportNet {
+		return c.NCCL.Net
+	}
+	return ""
+}
+
+// Wants is the setting that asks for a network between ranks, "" where none does.
+func (c *Config) Wants(transport string) string {
 	switch {
-	case c.Transport == TransportRDMA:
-		return "LIGHTPATH_TRANSPORT=" + TransportRDMA
-	case c.NCCL.Net == netIB:
-		return "NCCL_NET=" + netIB
+	case c.Transport == transport:
+		return "LIGHTPATH_TRANSPORT=" + transport
+	case c.NCCL.Net != "" && c.Network() == transport:
+		return "NCCL_NET=" + c.NCCL.Net
 	}
 	return ""
 }

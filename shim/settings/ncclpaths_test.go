@@ -53,9 +53,11 @@ func TestNCCLPaths(t *testing.T) {
 			t.Errorf("%s=%s: warnings %q", k.name, k.value, w)
 		}
 	}
-	_, err := Of("NCCL_NET", "AWS Libfabric")
-	refused(t, err, "NCCL_NET", "AWS Libfabric", "no network plugins")
-	c, err := Of("NCCL_NET", "AWS Libfabric", "LIGHTPATH_NCCL_FALLBACK_LIB", "/other")
+	c, err := Of("NCCL_NET", "AWS Libfabric")
+	if err != nil || c.Network() != TransportNet || c.PluginNet() != "AWS Libfabric" {
+		t.Errorf("a network of a plugin: %+v, %v", c, err)
+	}
+	c, err = Of("NCCL_NET", "AWS Libfabric", "LIGHTPATH_NCCL_FALLBACK_LIB", "/other")
 	if err != nil || c.NCCL.Net != "" || len(c.Warnings()) != 1 {
 		t.Errorf("a network of the other library: %+v, %v", c, err)
 	}
@@ -70,6 +72,9 @@ func TestOwnVariablesFirst(t *testing.T) {
 		{"LIGHTPATH_TRANSPORT", "shm", "NCCL_SHM_DISABLE", "1",
 			"NCCL_SHM_DISABLE=1 is not used: LIGHTPATH_TRANSPORT=shm comes before it."},
 		{"LIGHTPATH_TRANSPORT", "tcp", "NCCL_NET", "IB", "NCCL_NET=IB is not used: LIGHTPATH_TRANSPORT=tcp"},
+		{"LIGHTPATH_TRANSPORT", "tcp", "NCCL_NET", "AWS", "NCCL_NET=AWS is not used: LIGHTPATH_TRANSPORT=tcp"},
+		{"LIGHTPATH_TRANSPORT", "net", "NCCL_NET", "IB", "NCCL_NET=IB is not used: LIGHTPATH_TRANSPORT=net"},
+		{"LIGHTPATH_TRANSPORT", "net", "NCCL_SHM_DISABLE", "1", ""},
 		{"LIGHTPATH_TRANSPORT", "rdma", "NCCL_NET", "Socket", "NCCL_NET=Socket is not used: LIGHTPATH_TRANSPORT=rdma"},
 		{"LIGHTPATH_TRANSPORT", "rdma", "NCCL_IB_DISABLE", "1", "NCCL_IB_DISABLE=1 is not used: LIGHTPATH_TRANSPORT=rdma"},
 		{"LIGHTPATH_TRANSPORT", "tcp", "NCCL_SHM_DISABLE", "1", ""},

@@ -62,7 +62,7 @@ func Of(c *comm.Core) *State { return SharesSlot.Of(c) }
 // If LIGHTPATH_PLANE_SHARES forbids that on a rank, it accepts no proposal. Attach returns nil where shares are always
 // even.
 func Attach(c *comm.Core, transport string, planes int, circuits bool) *State {
-	network := transport == "tcp" || transport == settings.TransportRDMA
+	network := transport == "tcp" || transport == settings.TransportRDMA || transport == settings.TransportNet
 	if !network || planes < 2 || circuits || c.Cfg.PlaneShares != settings.SharesMeasured {
 		return nil
 	}

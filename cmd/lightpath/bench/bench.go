@@ -84,7 +84,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	fl.IntVarP(&f.iters, "iters", "i", 20, "timed iterations")
 	fl.IntVarP(&f.check, "check", "c", 1, "check every element of the results (0: no)")
 	fl.StringVar(&f.transport, "transport", "",
-		"shm, tcp, inproc, rdma, ebpf (with --fabric) or auto (default LIGHTPATH_TRANSPORT, else auto)")
+		"shm, tcp, inproc, rdma, net, ebpf (with --fabric) or auto (default LIGHTPATH_TRANSPORT, else auto)")
 	cli.FabricFlag(cmd, &f.fabric, "fabric file: run over its optical planes")
 	fl.StringVar(&f.planner, "planner", "", "planner for optical planes")
 	fl.StringVar(&f.algorithm, "algorithm", "", "algorithm instead of the automatic choice")

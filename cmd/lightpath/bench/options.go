@@ -123,13 +123,13 @@ func (f *flags) transportOf(o *bench.Options) (string, error) {
 		name, source = cmp.Or(os.Getenv(variable), "auto"), variable
 	}
 	switch name {
-	case "auto", "shm", "tcp", "inproc", "rdma":
+	case "auto", "shm", "tcp", "inproc", "rdma", "net":
 	case "ebpf":
 		if o.Fabric == "" {
 			return "", fmt.Errorf("%s: ebpf needs a --fabric whose planes are interfaces", source)
 		}
 	default:
-		return "", fmt.Errorf("%s: %q is none of shm, tcp, inproc, rdma, ebpf, auto", source, name)
+		return "", fmt.Errorf("%s: %q is none of shm, tcp, inproc, rdma, net, ebpf, auto", source, name)
 	}
 	return name, nil
 }

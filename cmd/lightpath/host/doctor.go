@@ -125,7 +125,7 @@ func rdmaPorts(m *topology.Machine) finding {
 	const check = "rdma"
 	names, active := portsOf(m)
 	c, err := settings.Load()
-	wanted := err == nil && c.WantsRDMA() != ""
+	wanted := err == nil && c.Wants(settings.TransportRDMA) != ""
 	switch {
 	case len(names) == 0:
 		return finding{check, !wanted, "no RDMA devices (optional)"}

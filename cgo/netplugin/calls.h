@@ -1,0 +1,41 @@
+/* Calls of a network plugin of any version, as package netplugin (Go) makes them. Results are returned by value: a
+ * plugin may call back into Go (its log), which may move the stack of the caller. Objects of a plugin are integers: Go
+ * ends the program if it finds a pointer that points nowhere. */
+#ifndef LP_NETPLUGIN_CALLS_H
+#define LP_NETPLUGIN_CALLS_H
+
+#include "plugin.h"
+
+/* A plugin and its context for a communicator. */
+struct lpn { const struct net_plugin *plugin; int version; uintptr_t context; };
+
+/* rc is an ncclResult_t. object is the object that the call made, or 0. size and done belong to lpn_test. */
+struct lpn_result { int rc, done, size; uintptr_t object; };
+
+/* Loads a library. Without handle, error says why; missing is set if no such file exists. */
+struct lpn_library { void *handle; int missing; char error[512]; };
+struct lpn_library lpn_load(const char *file);
+/* lpn_find finds the newest version of the plugin in a library. version is 0 without one. */
+struct lpn lpn_find(void *library);
+/* lpn_foreign returns the version of a plugin that lpn_find does not know, 0 without one. */
+int lpn_foreign(void *library);
+
+/* lpn_init returns the context; before version 11 the caller calls it once per process. */
+struct lpn_result lpn_init(struct lpn n, uint64_t comm);
+struct lpn_result lpn_devices(struct lpn n); /* size: their number */
+struct lpn_device { int rc; const char *name; int host_memory; int64_t max_bytes; int rail, plane; };
+struct lpn_device lpn_device(struct lpn n, int device);
+/* The caller owns handle, which stays where it is until the connection exists. */
+struct lpn_result lpn_listen(struct lpn n, int device, void *handle);
+struct lpn_result lpn_connect(struct lpn n, int device, void *handle);
+struct lpn_result lpn_accept(struct lpn n, uintptr_t listener);
+struct lpn_result lpn_register(struct lpn n, uintptr_t conn, void *at, size_t size);
+int lpn_deregister(struct lpn n, uintptr_t conn, uintptr_t memory);
+struct lpn_result lpn_isend(struct lpn n, uintptr_t conn, void *at, size_t size, uintptr_t memory);
+struct lpn_result lpn_irecv(struct lpn n, uintptr_t conn, void *at, size_t size, uintptr_t memory);
+struct lpn_result lpn_test(struct lpn n, uintptr_t request);
+enum { LPN_SEND, LPN_RECV, LPN_LISTEN };
+int lpn_close(struct lpn n, int kind, uintptr_t object);
+int lpn_finalize(struct lpn n);
+
+#endif
