@@ -11,8 +11,9 @@ LP_BUILD := $(LP_VERSION)+$(shell cat cgo/core/lp_core.h cgo/core/lp_types.h | s
 
 FRONT_SOURCES := $(wildcard cgo/front/*.c cgo/front/combine/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc cgo/front/combine/*.h cgo/core/*.h)
-CORE_SOURCES  := $(foreach d,core netplugin verbs cuda cuda/kernels,$(wildcard $(addprefix cgo/$d/*.,c h map zip))) go.mod go.sum \
-  $(shell find cgo/core cgo/cuda cgo/netplugin cgo/verbs shim collectives plans ocsctl -name '*.go' ! -name '*_test.go')
+CORE_SOURCES  := $(foreach d,core plugins verbs cuda cuda/kernels,$(wildcard $(addprefix cgo/$d/*.,c h map zip))) \
+  go.mod go.sum $(shell find cgo/core cgo/cuda cgo/plugins cgo/verbs shim collectives plans ocsctl \
+  -name '*.go' ! -name '*_test.go')
 RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 
 .PHONY: test-c abi-check

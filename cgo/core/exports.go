@@ -23,13 +23,14 @@ import (
 
 	"lightpath/cgo/core/internal/bridge"
 	"lightpath/cgo/cuda"
-	"lightpath/cgo/netplugin"
+	"lightpath/cgo/plugins"
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
 	"lightpath/shim/device"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/membership"
 	"lightpath/shim/memory"
+	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 	"lightpath/shim/stream"
 )
@@ -64,7 +65,8 @@ func lpGoStart() *C.char {
 		debug.SetGCPercent(gcPercent)
 	}
 	endpoints.UseVerbs(verbs.Library{})
-	endpoints.UseNetPlugins(netplugin.Library{})
+	endpoints.UseNetPlugins(plugins.Net{})
+	recorder.UseProfilers(plugins.Profilers{})
 	cuda.Tell(stream.Places())
 	device.Use(cuda.Library{})
 	return C.CString(build())

@@ -13,6 +13,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
+	"lightpath/shim/settings"
 	"lightpath/shim/topology"
 )
 
@@ -63,17 +64,11 @@ func openPlugin(c *comm.Core) (netplugin.Plugin, error) {
 	if plugins == nil {
 		return nil, fmt.Errorf("this program loads no network plugins: %w", errdefs.ErrInvalidUsage)
 	}
-	all := netplugin.Files(c.Cfg.NetPlugin)
+	all := settings.PluginFiles("net", c.Cfg.NetPlugin)
 	if len(all) == 0 {
 		return nil, fmt.Errorf("NCCL_NET_PLUGIN=%s names no plugin: %w", c.Cfg.NetPlugin, errdefs.ErrInvalidUsage)
 	}
-	o := netplugin.OpenOptions{Comm: c.ID, Want: c.Cfg.PluginNet(), Log: func(warn bool, line string) {
-		if warn {
-			c.Log.Warn("network plugin: %s", line)
-		} else {
-			c.Log.Info(log.Net, "network plugin: %s", line)
-		}
-	}}
+	o := netplugin.OpenOptions{Comm: c.ID, Want: c.Cfg.PluginNet(), Log: c.Log.Plugin}
 	var failed []string
 	for _, files := range all {
 		p, err := plugins.Open(files, o)

@@ -157,6 +157,15 @@ func (l *Logger) Info(s Subsystem, format string, args ...any) {
 	l.line(Info, s, format, args...)
 }
 
+// Plugin writes a line of a plugin.
+func (l *Logger) Plugin(warn bool, line string) {
+	if warn {
+		l.Warn("plugin: %s", line)
+	} else {
+		l.Info(Init|Net, "plugin: %s", line)
+	}
+}
+
 func (l *Logger) line(level Level, s Subsystem, format string, args ...any) {
 	if l == nil || l.level < level || (level >= Info && l.subs&s == 0) {
 		return

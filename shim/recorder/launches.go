@@ -31,7 +31,7 @@ func (f *Recorder) Launched(numbers []uint64, launch uint32, graph bool) {
 		}
 		op.launch = launch
 		if graph {
-			op.Outcome = Completed
+			f.end(op, Completed, op.Ended)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (d *deviceOps) catchUp(f *Recorder) {
 			return
 		}
 		if op.Outcome == UnderWay {
-			op.Outcome, op.Ended = Completed, f.clock()
+			f.end(op, Completed, f.clock())
 		}
 	}
 }

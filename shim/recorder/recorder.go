@@ -32,8 +32,9 @@ type Recorder struct {
 	groups uint64
 	stall  Standstill
 
-	quick  quick
-	device deviceOps
+	quick    quick
+	device   deviceOps
+	profiler Profiler // nil: none
 }
 
 var flightSlot = comm.NewSlot[Recorder]()
@@ -135,6 +136,7 @@ func (f *Recorder) Add(seq uint64, s *calls.Shape, e *dispatch.Entry) uint64 {
 	op := f.next(now)
 	op.Seq, op.Shape, op.Entry, f.seq = seq, *s, e, seq
 	f.counts[s.Kind]++
+	f.began(op, nil, nil)
 	f.mu.Unlock()
 	return op.Number
 }
@@ -157,11 +159,13 @@ func (f *Recorder) AddGroup(sends, recvs []program.Message) uint64 {
 			bytes += list[i].Bytes
 		}
 	}
-	return f.AddMessages(MessageCount{uint64(len(sends)), uint64(len(recvs)), bytes})
+	return f.addMessages(MessageCount{uint64(len(sends)), uint64(len(recvs)), bytes}, sends, recvs)
 }
 
 // AddMessages is [Recorder.AddGroup] for a caller that has counted the messages.
-func (f *Recorder) AddMessages(n MessageCount) uint64 {
+func (f *Recorder) AddMessages(n MessageCount) uint64 { return f.addMessages(n, nil, nil) }
+
+func (f *Recorder) addMessages(n MessageCount, sends, recvs []program.Message) uint64 {
 	now := f.clock()
 	f.mu.Lock()
 	f.catchUp()
@@ -169,6 +173,7 @@ func (f *Recorder) AddMessages(n MessageCount) uint64 {
 	what := Called{MessageCount: n}
 	what.describe(op)
 	f.tally(&what, 1)
+	f.began(op, sends, recvs)
 	f.mu.Unlock()
 	return op.Number
 }
@@ -221,6 +226,7 @@ func (f *Recorder) AddOneSided(c *calls.Call) uint64 {
 		op.Bytes = int64(c.Count) * int64(c.Type.Size())
 	}
 	f.counts[c.Kind]++
+	f.began(op, nil, nil)
 	f.mu.Unlock()
 	return op.Number
 }
@@ -234,6 +240,9 @@ func (f *Recorder) next(now int64) *Operation {
 	}
 	f.last++
 	op := f.at(f.last)
+	if op.Outcome == UnderWay && f.profiler != nil {
+		f.profiler.End(op.Number) // the recorder forgets it
+	}
 	*op = Operation{Number: f.last, Arrived: now}
 	return op
 }
@@ -245,9 +254,17 @@ func (f *Recorder) End(number uint64, how Outcome) {
 	now := f.clock()
 	f.mu.Lock()
 	if op := f.at(number); op.Number == number && op.Outcome == UnderWay {
-		op.Ended, op.Outcome = now, how
+		f.end(op, how, now)
 	}
 	f.mu.Unlock()
+}
+
+// end ends an operation. The caller holds f.mu. Hot path.
+func (f *Recorder) end(op *Operation, how Outcome, now int64) {
+	op.Ended, op.Outcome = now, how
+	if f.profiler != nil {
+		f.profiler.End(op.Number)
+	}
 }
 
 // Asked records a request to the leader or, if answered is set, the leader's answer.
@@ -444,6 +461,7 @@ func (f *Recorder) Replayed(r *Called) uint64 {
 	op.Replay = true
 	r.describe(op)
 	f.tally(r, 1)
+	f.began(op, nil, nil)
 	return op.Number
 }
 

@@ -42,10 +42,11 @@ type Config struct {
 	Iteration string
 	// Interpose: collectives on streams are executed as sends and receives of the other library, over
 	// InterposeNets, its networks by plane.
-	Interpose     bool
-	InterposeNets []string
-	otherLibrary  string
-	NetPlugin     string // NCCL_NET_PLUGIN
+	Interpose      bool
+	InterposeNets  []string
+	otherLibrary   string
+	NetPlugin      string // NCCL_NET_PLUGIN
+	ProfilerPlugin string // NCCL_PROFILER_PLUGIN
 	// DemandWait is how long the leader waits for all ranks to post a group.
 	DemandWait time.Duration
 	// DevicePath is how ranks exchange device memory: one of the DevicePath constants. DeviceExchange is the bytes of

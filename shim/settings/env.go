@@ -241,6 +241,10 @@ var vars = []Var{
 		"network plugins, of which a communicator uses the first that works. A path, a file name, or NAME for " +
 			"libnccl-net-NAME.so. Only the transport net uses plugins",
 		func(c *Config, v string) error { c.NetPlugin = v; return nil }},
+	{"NCCL_PROFILER_PLUGIN", "name|none", "",
+		"profiler plugin that is told of calls: a path, a file name, or NAME for libnccl-profiler-NAME.so. Short calls " +
+			"take longer",
+		func(c *Config, v string) error { c.ProfilerPlugin = v; return nil }},
 	{"NCCL_SHM_DISABLE", "int", "0",
 		"1: processes share no memory, with LIGHTPATH_TRANSPORT=auto. The same on every rank",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoShared, "NCCL_SHM_DISABLE", v, isOne) }},

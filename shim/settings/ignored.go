@@ -63,9 +63,6 @@ var ignoredVars = []Ignored{
 	{"a child shares nothing with its parent", []string{
 		"NCCL_COMM_SPLIT_SHARE_RESOURCES", "NCCL_COMM_SHRINK_SHARE_RESOURCES",
 	}},
-	{"LIGHTPATH_TRACE and the flight recorder show calls", []string{
-		"NCCL_PROFILER_PLUGIN",
-	}},
 	{"variables come from the environment and nccl.conf files only", []string{"NCCL_ENV_PLUGIN"}},
 	{"the Go runtime manages its threads, which are few and mostly asleep",
 		[]string{"NCCL_SET_THREAD_NAME", "NCCL_IGNORE_CPU_AFFINITY"}},

@@ -1,9 +1,9 @@
 // Package netplugin is the transport over network plugins of NCCL (libnccl-net.so). Each pair of ranks has a connection
 // of the plugin per plane and direction. A frame is one message of it.
 //
-// The package defines the calls of plugins that it uses ([Plugin]); cgo/netplugin implements them. It contains no C and
-// starts no goroutine. It imports transport, wire, internal/dma and internal/sleep. It must not know libraries, files or
-// versions of the interface.
+// The package defines the calls of plugins that it uses ([Plugin]); cgo/plugins implements them. It contains no C and
+// starts no goroutine. It imports transport, wire, internal/dma, internal/sleep and shmring. It must not know libraries,
+// files or versions of the interface.
 //
 // # Frames
 //

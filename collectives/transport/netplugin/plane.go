@@ -76,7 +76,7 @@ func (p *plane) left(q *peer) error {
 	return fmt.Errorf("%w: rank %d has closed plane %d", transport.ErrPeerLost, q.rank, p.id)
 }
 
-// TrySend implements [transport.Plane]. It accepts bytes when the plugin has sent them, because the caller need not call
+// TrySend implements [transport.Plane]. It accepts bytes when the plugin has sent them, because the caller may not call
 // the plane again after that.
 // Hot path: no allocation, no logging.
 func (p *plane) TrySend(h *wire.Header, payload []byte) (n int, err error) {

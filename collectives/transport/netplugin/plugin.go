@@ -3,7 +3,6 @@ package netplugin
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unsafe"
 
 	"lightpath/collectives/transport"
@@ -122,28 +121,4 @@ func (e *CallError) Unwrap() error {
 		}
 	}
 	return ErrPlugin
-}
-
-// Files returns the plugins that a value of NCCL_NET_PLUGIN names, in order: for each the names of its file. "" stands
-// for the default plugin, and "none" for no plugin.
-func Files(setting string) [][]string {
-	if setting == "" {
-		return [][]string{{"libnccl-net.so"}}
-	}
-	var all [][]string
-	if strings.EqualFold(setting, "none") {
-		return nil
-	}
-	for name := range strings.SplitSeq(setting, ",") {
-		if name == "" {
-			continue
-		}
-		files := []string{name}
-		library := strings.HasPrefix(name, "lib") && strings.HasSuffix(name, ".so")
-		if !library && !strings.Contains(name, "/") {
-			files = append(files, "libnccl-net-"+name+".so")
-		}
-		all = append(all, files)
-	}
-	return all
 }

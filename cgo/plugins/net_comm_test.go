@@ -1,4 +1,4 @@
-package netplugin
+package plugins
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ import (
 // useNet makes communicators use a plugin that fails as options say, on two planes.
 func useNet(t *testing.T, plugin, options string) {
 	t.Helper()
-	before := endpoints.UseNetPlugins(Library{})
+	before := endpoints.UseNetPlugins(Net{})
 	t.Cleanup(func() { endpoints.UseNetPlugins(before) })
 	t.Setenv("LIGHTPATH_TRANSPORT", "net")
 	t.Setenv("LIGHTPATH_PLANES", "2")
@@ -100,8 +100,8 @@ func TestCommunicators(t *testing.T) {
 			}
 			for _, want := range []string{
 				fmt.Sprintf("rank 1 uses plugin Unix (v%d): unix0 on plane 0, unix1 on plane 1", s.version),
-				"network plugin: test plugin, version"} {
-				if !strings.Contains(log(), want) && (s.version >= 11 || !strings.HasPrefix(want, "network")) {
+				"plugin: test plugin, version"} {
+				if !strings.Contains(log(), want) && (s.version >= 11 || !strings.HasPrefix(want, "plugin")) {
 					t.Errorf("the log lacks %q", want)
 				}
 			}
@@ -138,8 +138,8 @@ func TestUnusablePlugins(t *testing.T) {
 		{"none", "none", "", "NCCL_NET_PLUGIN=none names no plugin"},
 		{"default", "", "", "no such file: libnccl-net.so"},
 		{"missing", "absent", "", "no such file: absent, libnccl-net-absent.so"},
-		{"two", "absent,/no/such.so", "", "libnccl-net-absent.so; network plugin cannot be used: no such file: /no/such.so"},
-		{"no library", "testdata/plugin.c", "", "testdata/plugin.c: "},
+		{"two", "absent,/no/such.so", "", "libnccl-net-absent.so; plugin cannot be used: no such file: /no/such.so"},
+		{"no library", "testdata/net.c", "", "testdata/net.c: "},
 		{"no symbol", "libm.so.6", "", "libm.so.6: it has no ncclNetPlugin_v6 to ncclNetPlugin_v12"},
 		{"newer", version(t, newest+1), "", "its interface is ncclNetPlugin_v13, want a version from 6 to 12"},
 		{"no devices", good, "count=0", "network plugin Unix (v12) has no devices"},

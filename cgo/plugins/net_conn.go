@@ -1,7 +1,7 @@
-package netplugin
+package plugins
 
 // #include <stdlib.h>
-// #include "calls.h"
+// #include "net_calls.h"
 import "C"
 
 import (

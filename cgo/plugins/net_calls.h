@@ -1,10 +1,10 @@
-/* Calls of a network plugin of any version, as package netplugin (Go) makes them. Results are returned by value: a
+/* Calls of a network plugin of any version, as package plugins (Go) makes them. Results are returned by value: a
  * plugin may call back into Go (its log), which may move the stack of the caller. Objects of a plugin are integers: Go
  * ends the program if it finds a pointer that points nowhere. */
-#ifndef LP_NETPLUGIN_CALLS_H
-#define LP_NETPLUGIN_CALLS_H
+#ifndef LP_PLUGINS_NET_CALLS_H
+#define LP_PLUGINS_NET_CALLS_H
 
-#include "plugin.h"
+#include "net.h"
 
 /* A plugin and its context for a communicator. */
 struct lpn { const struct net_plugin *plugin; int version; uintptr_t context; };
@@ -12,9 +12,6 @@ struct lpn { const struct net_plugin *plugin; int version; uintptr_t context; };
 /* rc is an ncclResult_t. object is the object that the call made, or 0. size and done belong to lpn_test. */
 struct lpn_result { int rc, done, size; uintptr_t object; };
 
-/* Loads a library. Without handle, error says why; missing is set if no such file exists. */
-struct lpn_library { void *handle; int missing; char error[512]; };
-struct lpn_library lpn_load(const char *file);
 /* lpn_find finds the newest version of the plugin in a library. version is 0 without one. */
 struct lpn lpn_find(void *library);
 /* lpn_foreign returns the version of a plugin that lpn_find does not know, 0 without one. */

@@ -1,37 +1,27 @@
-// Package netplugin loads network plugins of NCCL for collectives/transport/netplugin, and calls them.
-//
-// Layer: beside cgo/core, which passes it to shim. It decides nothing: its callers choose plugins, devices and peers.
-package netplugin
+package plugins
 
-// #cgo CFLAGS: -std=gnu11 -Wall -Wextra
-// #cgo LDFLAGS: -ldl
 // #include <stdlib.h>
-// #include "calls.h"
+// #include "net_calls.h"
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"unsafe"
 
 	"lightpath/collectives/transport/netplugin"
 )
 
-// ErrLoad is wrapped by errors if a plugin cannot be used.
-var ErrLoad = errors.New("network plugin cannot be used")
-
-// Versions of the interface that Library can load.
+// Versions of the interface that Net can load.
 const (
 	oldest = C.NET_OLDEST
 	newest = C.NET_NEWEST
 )
 
-// Library is [netplugin.Loader] over dlopen. A library stays loaded.
-type Library struct{}
+// Net is [netplugin.Loader] over dlopen. A library stays loaded.
+type Net struct{}
 
-var _ netplugin.Loader = Library{}
+var _ netplugin.Loader = Net{}
 
 // loaded are the plugins of this process by their address: NCCL initializes those before version 11 only once.
 var loaded struct {
@@ -40,7 +30,7 @@ var loaded struct {
 }
 
 // Open implements [netplugin.Loader].
-func (Library) Open(files []string, o netplugin.OpenOptions) (netplugin.Plugin, error) {
+func (Net) Open(files []string, o netplugin.OpenOptions) (netplugin.Plugin, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
 	library, file, err := load(files)
@@ -66,22 +56,6 @@ func (Library) Open(files []string, o netplugin.OpenOptions) (netplugin.Plugin, 
 		return nil, fmt.Errorf("%w: %s: %w", ErrLoad, file, err)
 	}
 	return p, nil
-}
-
-// load loads the first file that exists.
-func load(files []string) (library unsafe.Pointer, file string, err error) {
-	for _, file := range files {
-		at := C.CString(file)
-		l := C.lpn_load(at)
-		C.free(unsafe.Pointer(at))
-		if l.handle != nil {
-			return l.handle, file, nil
-		}
-		if l.missing == 0 {
-			return nil, "", fmt.Errorf("%w: %s", ErrLoad, C.GoString(&l.error[0]))
-		}
-	}
-	return nil, "", fmt.Errorf("%w: no such file: %s", ErrLoad, strings.Join(files, ", "))
 }
 
 // plugin is a [netplugin.Plugin].

@@ -1,69 +1,20 @@
 /* Calls of a network plugin of any version. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include "calls.h"
+#include "load.h"
+#include "net_calls.h"
 
-#include <dlfcn.h>
 #include <limits.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-
-#include "_cgo_export.h"
 
 /* TAG goes with every message. A plugin compares it if it can join several receives. */
 enum { TAG = 0, INVALID_USAGE = 5, MOST_RECEIVES = 32 };
 
-struct lpn_library lpn_load(const char *file)
-{
-	struct lpn_library l = {0};
-	l.handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-	if (!l.handle) {
-		const char *why = dlerror();
-		snprintf(l.error, sizeof l.error, "%s", why ? why : file);
-		/* the library itself is missing, not one that it needs */
-		l.missing = strncmp(l.error, file, strlen(file)) == 0 && strstr(l.error, "No such file");
-	}
-	return l;
-}
-
 struct lpn lpn_find(void *library)
 {
-	for (int version = NET_NEWEST; version >= NET_OLDEST; version--) {
-		char symbol[32];
-		snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", version);
-		const struct net_plugin *p = dlsym(library, symbol);
-		if (p)
-			return (struct lpn){p, version, 0};
-	}
-	return (struct lpn){0};
+	struct lp_symbol s = lp_plugin_find(library, "ncclNetPlugin_v", NET_NEWEST, NET_OLDEST);
+	return (struct lpn){s.at, s.version, 0};
 }
 
-int lpn_foreign(void *library)
-{
-	for (int version = 1; version < 32; version++) {
-		char symbol[32];
-		snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", version);
-		if (dlsym(library, symbol))
-			return version;
-	}
-	return 0;
-}
-
-/* write_log passes warnings and information of plugins to Go. */
-static void write_log(int level, unsigned long subsystems, const char *file, int line, const char *format, ...)
-{
-	char text[512];
-	(void)subsystems, (void)file, (void)line;
-	if (level != NET_WARN && level != NET_INFO)
-		return;
-	va_list args;
-	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	lpNetLog(level == NET_WARN, text);
-}
+int lpn_foreign(void *library) { return lp_plugin_find(library, "ncclNetPlugin_v", 64, 1).version; }
 
 /* no_event is for plugins that report events of their own. */
 static int no_event(void **event, int type, void *parent, int64_t plugin, void *data)
@@ -80,11 +31,11 @@ struct lpn_result lpn_init(struct lpn n, uint64_t comm)
 	void *object = NULL;
 	const struct net_plugin *p = n.plugin;
 	if (n.version >= 11)
-		r.rc = p->init.v11(&object, comm, &config, write_log, no_event);
+		r.rc = p->init.v11(&object, comm, &config, lp_plugin_log, no_event);
 	else if (n.version == 10)
-		r.rc = p->init.v10(write_log, no_event);
+		r.rc = p->init.v10(lp_plugin_log, no_event);
 	else
-		r.rc = p->init.v6(write_log);
+		r.rc = p->init.v6(lp_plugin_log);
 	r.object = (uintptr_t)object;
 	return r;
 }

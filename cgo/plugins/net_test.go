@@ -1,7 +1,8 @@
-package netplugin
+package plugins
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,10 +15,11 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/netplugin"
 	"lightpath/collectives/transport/transporttest"
+	"lightpath/collectives/wire"
 	"lightpath/internal/require"
 )
 
-// optionsEnv tells the test plugin how to fail: see testdata/plugin.c.
+// optionsEnv tells the test plugin how to fail: see testdata/net.c.
 const optionsEnv = "LIGHTPATH_TEST_NET"
 
 var built struct {
@@ -34,14 +36,19 @@ func build(t testing.TB, flags ...string) string {
 	name := strings.Join(flags, "")
 	if built.files[name] == "" {
 		file := filepath.Join(built.dir, fmt.Sprintf("libnccl-net-test%s.so", name))
-		args := append(flags, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-I.", "-o", file,
-			"testdata/plugin.c")
-		if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
-			t.Fatalf("cc %v: %v\n%s", args, err, out)
-		}
+		compile(t, file, "testdata/net.c", flags...)
 		built.files[name] = file
 	}
 	return built.files[name]
+}
+
+// compile compiles a plugin.
+func compile(t testing.TB, to, from string, flags ...string) {
+	t.Helper()
+	args := append(flags, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-I.", "-o", to, from)
+	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("cc %v: %v\n%s", args, err, out)
+	}
 }
 
 // version compiles the test plugin with a version of the interface.
@@ -79,7 +86,7 @@ func (l *lines) log(warn bool, line string) {
 func open(t testing.TB, file string) netplugin.Plugin {
 	t.Helper()
 	var l lines
-	p, err := Library{}.Open([]string{file}, netplugin.OpenOptions{Comm: 0xc0, Log: l.log})
+	p, err := Net{}.Open([]string{file}, netplugin.OpenOptions{Comm: 0xc0, Log: l.log})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
@@ -137,6 +144,36 @@ func connected(t testing.TB, file string, ranks, planes int) []transport.Endpoin
 		require.NoError(t, err)
 	}
 	return e
+}
+
+// TestNoAllocation: sending without [transport.Plane.TrySend] allocates nothing either, for one frame and for many.
+func TestNoAllocation(t *testing.T) {
+	for _, size := range []int{8, 700 << 10} {
+		e := connected(t, version(t, newest), 2, 1)
+		from, to := e[0].Planes()[0].(transport.Borrower), e[1].Planes()[0]
+		payload, h := make([]byte, size), new(wire.Header)
+		round := func() {
+			*h = wire.Header{Dst: 1}
+			var mark, returned uint64
+			for sent, got := 0, 0; got < size || returned < mark; {
+				n, m, err := from.Lend(h, payload[sent:])
+				sent, h.Offset, mark = sent+n, h.Offset+uint64(n), max(mark, m)
+				f, data, err2 := to.Peek(0)
+				if f != nil {
+					got += len(data)
+					to.Release(0)
+				}
+				var err3 error
+				if returned, err3 = from.Returned(1); err != nil || err2 != nil || err3 != nil {
+					panic(errors.Join(err, err2, err3))
+				}
+			}
+		}
+		if n := testing.AllocsPerRun(10, round); n != 0 {
+			t.Errorf("%v allocations for %d bytes", n, size)
+		}
+		transporttest.Close(t, e[0], e[1])
+	}
 }
 
 // TestConformance runs the suite of transports with plugins of the oldest and newest version, and with slow and stubborn

@@ -1,4 +1,4 @@
-package netplugin
+package plugins
 
 import "C"
 
@@ -30,8 +30,8 @@ func (s *sink) end() {
 	sinks.open = slices.DeleteFunc(sinks.open, func(o *sink) bool { return o == s })
 }
 
-//export lpNetLog
-func lpNetLog(warn C.int, line *C.char) {
+//export lpPluginLog
+func lpPluginLog(warn C.int, line *C.char) {
 	sinks.Lock()
 	defer sinks.Unlock()
 	if n := len(sinks.open); n > 0 && sinks.open[n-1].line != nil {

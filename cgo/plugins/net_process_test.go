@@ -1,4 +1,4 @@
-package netplugin
+package plugins
 
 import (
 	"bufio"
@@ -31,7 +31,7 @@ func rankProcess() int {
 		panic(err)
 	}
 	a.ID = shim.UniqueID(raw)
-	endpoints.UseNetPlugins(Library{})
+	endpoints.UseNetPlugins(Net{})
 	comms, err := shim.Init([]shim.InitArgs{a})
 	if err != nil {
 		fmt.Println("init:", err)

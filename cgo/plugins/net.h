@@ -3,17 +3,13 @@
  * A plugin is a library with a variable ncclNetPlugin_vN. All versions have the same functions in the same order, and
  * later versions add some at the end. A union holds the forms of a function, each under the first version that has it.
  * Functions return an ncclResult_t. */
-#ifndef LP_NETPLUGIN_PLUGIN_H
-#define LP_NETPLUGIN_PLUGIN_H
+#ifndef LP_PLUGINS_NET_H
+#define LP_PLUGINS_NET_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "load.h"
 
 enum { NET_OLDEST = 6, NET_NEWEST = 12, NET_HANDLE = 128, NET_HOST_MEMORY = 1 };
 
-/* level: 2 is a warning, 3 information */
-enum { NET_WARN = 2, NET_INFO = 3 };
-typedef void (*net_log)(int level, unsigned long subsystems, const char *file, int line, const char *format, ...);
 /* net_event is called about events of a request; parent is the handle that isend or irecv got. */
 typedef int (*net_event)(void **event, int type, void *parent, int64_t plugin, void *data);
 
@@ -22,9 +18,9 @@ struct net_config { int traffic_class; }; /* -1: the plugin's default */
 struct net_plugin {
 	const char *name;
 	union { /* before version 11: once per process */
-		int (*v6)(net_log log);
-		int (*v10)(net_log log, net_event event);
-		int (*v11)(void **context, uint64_t comm, struct net_config *config, net_log log, net_event event);
+		int (*v6)(plugin_log log);
+		int (*v10)(plugin_log log, net_event event);
+		int (*v11)(void **context, uint64_t comm, struct net_config *config, plugin_log log, net_event event);
 	} init;
 	int (*devices)(int *count);
 	int (*properties)(int device, void *properties); /* struct net_properties_vN */

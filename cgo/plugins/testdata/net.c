@@ -14,7 +14,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "plugin.h"
+#include "net.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -50,7 +50,7 @@ struct listener { int fd; };
 
 struct handle { struct sockaddr_un at; socklen_t size; int stage; }; /* stage counts calls of connect */
 
-static net_log logger;
+static plugin_log logger;
 static atomic_int starts;
 
 /* option returns the number after a word, 0 if there is none, or missing if the word is missing. */
@@ -75,22 +75,22 @@ static int fails(const char *function, atomic_int *calls)
 		static atomic_int calls; \
 		int rc_ = fails(function, &calls); \
 		if (rc_) { \
-			logger(NET_WARN, 0, __FILE__, __LINE__, "%s fails as asked", function); \
+			logger(PLUGIN_WARN, 0, __FILE__, __LINE__, "%s fails as asked", function); \
 			return rc_; \
 		} \
 	} while (0)
 
 static int wrong(const char *why)
 {
-	logger(NET_WARN, 0, __FILE__, __LINE__, "wrong call: %s", why);
+	logger(PLUGIN_WARN, 0, __FILE__, __LINE__, "wrong call: %s", why);
 	return WRONG;
 }
 
-static int start(net_log log)
+static int start(plugin_log log)
 {
 	logger = log;
 	FAIL("init");
-	logger(NET_INFO, 0, __FILE__, __LINE__, "test plugin, version %d", VERSION);
+	logger(PLUGIN_INFO, 0, __FILE__, __LINE__, "test plugin, version %d", VERSION);
 	if (atomic_fetch_add(&starts, 1) && VERSION < 11)
 		return wrong("a second init");
 	return OK;
@@ -283,7 +283,7 @@ static int close_conn(void *conn, int sends)
 	for (int i = 0; i < REQUESTS; i++)
 		used += c->requests[i].used;
 	if (used)
-		logger(NET_WARN, 0, __FILE__, __LINE__, "closed with %d requests", used);
+		logger(PLUGIN_WARN, 0, __FILE__, __LINE__, "closed with %d requests", used);
 	close(c->fd);
 	free(c);
 	return OK;
@@ -313,7 +313,7 @@ static int close_listen(void *listener)
 #if VERSION >= 11
 static atomic_int contexts;
 
-static int init(void **context, uint64_t comm, struct net_config *config, net_log log, net_event event)
+static int init(void **context, uint64_t comm, struct net_config *config, plugin_log log, net_event event)
 {
 	(void)comm;
 	int rc = start(log);
@@ -332,9 +332,9 @@ static int listen_v(void *context, int device, void *handle, void **listener)
 }
 #else
 #if VERSION == 10
-static int init(net_log log, net_event event) { return event ? start(log) : WRONG; }
+static int init(plugin_log log, net_event event) { return event ? start(log) : WRONG; }
 #else
-static int init(net_log log) { return start(log); }
+static int init(plugin_log log) { return start(log); }
 #endif
 static int listen_v(int device, void *handle, void **listener) { return listen_at(device, handle, listener); }
 #endif
@@ -359,7 +359,10 @@ static int connect_v(int device, void *handle, void **conn) { return connect_to(
 #endif
 
 #if VERSION >= 7
-static int accept_v(void *listener, void **conn, void **offload) { return *offload ? WRONG : accept_from(listener, conn); }
+static int accept_v(void *listener, void **conn, void **offload)
+{
+	return *offload ? WRONG : accept_from(listener, conn);
+}
 #else
 static int accept_v(void *listener, void **conn) { return accept_from(listener, conn); }
 #endif

@@ -1,0 +1,37 @@
+// Package plugins loads plugins of NCCL and calls them: network plugins for collectives/transport/netplugin, and profiler
+// plugins for shim/recorder.
+//
+// Layer: beside cgo/core, which passes it to shim. It decides nothing: its callers choose plugins, devices and peers.
+package plugins
+
+// #cgo CFLAGS: -std=gnu11 -Wall -Wextra
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "load.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+)
+
+// ErrLoad is wrapped by errors if a plugin cannot be used.
+var ErrLoad = errors.New("plugin cannot be used")
+
+// load loads the first file that exists.
+func load(files []string) (library unsafe.Pointer, file string, err error) {
+	for _, file := range files {
+		at := C.CString(file)
+		l := C.lp_plugin_load(at)
+		C.free(unsafe.Pointer(at))
+		if l.handle != nil {
+			return l.handle, file, nil
+		}
+		if l.missing == 0 {
+			return nil, "", fmt.Errorf("%w: %s", ErrLoad, C.GoString(&l.error[0]))
+		}
+	}
+	return nil, "", fmt.Errorf("%w: no such file: %s", ErrLoad, strings.Join(files, ", "))
+}

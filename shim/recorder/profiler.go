@@ -1,0 +1,132 @@
+package recorder
+
+import (
+	"lightpath/collectives/datatype"
+	"lightpath/collectives/program"
+	"lightpath/shim/comm"
+	"lightpath/shim/log"
+	"lightpath/shim/settings"
+)
+
+// Profiler is told when the operations of a communicator begin and end, by their numbers. Its methods are called one at
+// a time, under the recorder's lock.
+type Profiler interface {
+	// Name returns the profiler's name and the version of its interface.
+	Name() string
+	// Begin reports a group of calls that begins: a collective, or the messages of a group.
+	Begin(number uint64, all []Profiled)
+	// End reports the end of an operation. It ignores other numbers.
+	End(number uint64)
+	// Close ends the operations under way, and frees the profiler.
+	Close()
+}
+
+// Profiled is a call in the words of NCCL's profilers.
+type Profiled struct {
+	Message   bool // else a collective
+	Function  string
+	Type      string
+	Algorithm string
+	Root      int // or peer
+	Seq       uint64
+	Count     uint64
+	Bytes     int64
+}
+
+// ProfilerLoader opens profilers.
+type ProfilerLoader interface {
+	// Open loads the first of the files that exists, and makes the profiler in it ready for a rank.
+	Open(files []string, o ProfilerOptions) (Profiler, error)
+}
+
+// ProfilerOptions describe a rank to a profiler.
+type ProfilerOptions struct {
+	Comm               uint64
+	Name               string
+	Rank, Ranks, Nodes int
+	Log                func(warn bool, line string)
+}
+
+// profilers opens profilers; nil if the program cannot open any.
+var profilers ProfilerLoader
+
+// UseProfilers sets the loader of profilers, and returns the previous one. Call it before the first communicator is made.
+func UseProfilers(l ProfilerLoader) (before ProfilerLoader) {
+	before, profilers = profilers, l
+	return before
+}
+
+// Profile gives a communicator that has been made the profiler of NCCL_PROFILER_PLUGIN. A profiler that cannot be used
+// is a warning.
+func Profile(c *comm.Core) {
+	all := settings.PluginFiles("profiler", c.Cfg.ProfilerPlugin)
+	if c.Cfg.ProfilerPlugin == "" || len(all) == 0 || profilers == nil {
+		return
+	}
+	hosts := map[string]bool{}
+	for i := range c.Table {
+		hosts[c.Table[i].Host] = true
+	}
+	p, err := profilers.Open(all[0], ProfilerOptions{
+		Comm: c.ID, Name: c.Name, Rank: c.Rank, Ranks: c.Ranks, Nodes: len(hosts), Log: c.Log.Plugin,
+	})
+	if err != nil {
+		c.Log.Warn("NCCL_PROFILER_PLUGIN is not used: %v", err)
+		return
+	}
+	c.Log.Info(log.Init, "profiler plugin %s", p.Name())
+	f := Of(c)
+	f.mu.Lock()
+	f.profiler = p
+	f.mu.Unlock()
+	c.AddHooks(comm.Hooks{Detach: f.closeProfiler, Closed: f.closeProfiler})
+}
+
+// closeProfiler closes the profiler when the communicator is destroyed, before the program can end: profilers write
+// their files then. Idempotent.
+func (f *Recorder) closeProfiler() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.profiler != nil {
+		f.profiler.Close()
+		f.profiler = nil
+	}
+}
+
+// Profiled reports whether a profiler must be told of every operation as it begins.
+func (f *Recorder) Profiled() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.profiler != nil
+}
+
+// began tells the profiler, if there is one, of an operation that has begun, with the messages of a group. The caller
+// holds f.mu. Hot path.
+func (f *Recorder) began(op *Operation, sends, recvs []program.Message) {
+	if f.profiler != nil {
+		f.profile(op, sends, recvs)
+	}
+}
+
+func (f *Recorder) profile(op *Operation, sends, recvs []program.Message) {
+	var all []Profiled
+	for way, list := range [2][]program.Message{sends, recvs} {
+		for i := range list {
+			all = append(all, Profiled{Message: true, Function: [2]string{"Send", "Recv"}[way], Type: "ncclInt8",
+				Root: list[i].Peer, Count: uint64(list[i].Bytes), Bytes: list[i].Bytes})
+		}
+	}
+	if s := &op.Shape; op.Messages == 0 && s.Type.Valid() {
+		one := Profiled{Message: s.Kind.OneSided(), Function: s.Kind.String(), Type: typeNames[s.Type], Root: int(s.Root),
+			Seq: f.counts[s.Kind], Count: s.Count, Bytes: int64(s.Count) * int64(s.Type.Size()), Algorithm: "UNKNOWN"}
+		if op.Entry != nil {
+			one.Algorithm = op.Entry.Algorithm
+		}
+		all = append(all, one)
+	}
+	f.profiler.Begin(op.Number, all)
+}
+
+// typeNames are NCCL's names of the types.
+var typeNames = [datatype.NumTypes]string{"ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32", "ncclInt64", "ncclUint64",
+	"ncclFloat16", "ncclFloat32", "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"}
