@@ -30,6 +30,7 @@ type rig struct {
 	fake   *fake
 	charge *charge
 	url    string
+	ended  bool // the test has closed the feed of events
 }
 
 func newRig(t *testing.T, f *fake, o Options) *rig {
