@@ -55,11 +55,11 @@ test-cgo: build .tools/gotestsum ## unit tests of cgo/
 	$(GOTEST) -timeout $(TEST_TIMEOUT) ./cgo/...
 
 # The race detector slows the engine twentyfold: the packages with concurrency, in short form. Tests of RACE_FREE start
-# no goroutine in any package, or only goroutines that share nothing, such as simulated worlds.
-RACE_FREE := ^lightpath/(collectives/(codesign|datatype|program|schedule)|bench/(figure|planning|protocols|workload))
+# no goroutine in any package, or only goroutines that share nothing.
+RACE_FREE := ^lightpath/collectives/(codesign|datatype|program|schedule)
 test-race: .tools/gotestsum ## race detector
 	$(GOTEST) -race -short -timeout $(TEST_TIMEOUT) \
-	  $$($(GO) list ./ocsctl/... ./collectives/... ./shim/... ./bench/... | grep -vE '$(RACE_FREE)')
+	  $$($(GO) list ./ocsctl/... ./collectives/... ./shim/... | grep -vE '$(RACE_FREE)')
 
 test-clients: build ## the C and Python clients of examples/, several ranks
 	examples/run.sh
@@ -81,6 +81,7 @@ test-rdma: build ## RDMA planes: soft-RoCE in a virtual machine; skipped if none
 
 test-long: build ## soak and long fuzzing
 	LIGHTPATH_TEST_LONG=1 $(GO) test -timeout 3h -count=1 ./...
+	LIGHTPATH_TEST_LONG=1 $(MAKE) test-c
 	$(MAKE) fuzz FUZZTIME=10m
 
 FUZZTIME ?= 10s

@@ -77,7 +77,8 @@ rm -rf "$out/share" "$out/share-costs" && mkdir -p "$out/share" "$out/share-cost
 device model-slice 1 STUB_CUDA_SLICE=100 STUB_CUDA_SHARE="$root/$out/share" "$out/model" sliced
 device model-clock 1 STUB_CUDA_CLOCK="$root/$out/clock.json" STUB_CUDA_SHARE="$root/$out/share" STUB_CUDA_SKIP=65536 \
   "$out/model" timed
-# The hostile modes of the stub (docs/design/gpu-model.md). Every suite runs in all of them, with small samples.
+# The hostile modes of the stub (docs/design/gpu-model.md). With LIGHTPATH_TEST_LONG every suite runs in all modes that it
+# has, else in those that delay most: one queue, and a driver that waits for its streams.
 declare -A mode=(
   [q1]="CUDA_DEVICE_MAX_CONNECTIONS=1 STUB_CUDA_QUEUES=driver"
   [q8]="CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driver"
@@ -88,8 +89,12 @@ declare -A mode=(
 all="q1 q8 q32 drain slice"
 # hostile NAME MODES DEVICES [VARIABLE=VALUE...] COMMAND...
 hostile() {
-  local name=$1 modes=$2 devices=$3 m
+  local name=$1 modes=$2 devices=$3 m few=
   shift 3
+  for m in $modes; do
+    case $m in q1 | drain) few="$few $m" ;; esac
+  done
+  [ -n "${LIGHTPATH_TEST_LONG:-}" ] || modes=${few:-${modes%% *}}
   for m in $modes; do device "hostile-$m-$name" "$devices" ${mode[$m]} "$@"; done
 }
 # With one queue, the copies that a test makes itself wait behind a stream that waits.
