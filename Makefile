@@ -52,7 +52,7 @@ test-go: build .tools/gotestsum ## unit, property and multi-process tests
 	CGO_ENABLED=0 $(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v '^lightpath/cgo')
 
 test-cgo: build .tools/gotestsum ## unit tests of cgo/
-	$(GOTEST) -timeout $(TEST_TIMEOUT) ./cgo/...
+	$(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) ./cgo/...
 
 # The race detector slows the engine twentyfold: the packages with concurrency, in short form. Tests of RACE_FREE start
 # no goroutine in any package, or only goroutines that share nothing.
@@ -95,9 +95,10 @@ mutants: ## break the protocols on purpose, one break at a time, and name the te
 	$(GO) run ./bench/protocols/mutants -run '$(MUTANTS)'
 
 PURE_FOLDERS = $$($(GO) list -f '{{.Dir}}' ./... | grep -v '^$(CURDIR)/cgo/')
-# All but cgo/ as test-go compiles it, so that the compiler does it once.
+# As test-go and test-cgo compile them, so that the compiler does it once.
+lint: export GOFLAGS += -trimpath
 lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
-	CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(GOLANGCI) run --allow-parallel-runners $(PURE_FOLDERS)
+	CGO_ENABLED=0 $(GOLANGCI) run --allow-parallel-runners $(PURE_FOLDERS)
 	$(GOLANGCI) run --allow-parallel-runners ./cgo/...
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 

@@ -11,7 +11,7 @@ library peer/libnccl.so.2 libnccl.so.2 -fvisibility=default $tests/peer.c $tests
 shared="$tests/gpu.c $tests/tests.c $tests/vector.c cgo/rank/data.c cgo/rank/call.c"
 for test in oracle interpose; do compile $test $tests/$test.c $shared $link; done
 compiled
-CGO_ENABLED=0 ${GO:-go} build -o "$out/audit" ./cgo/cuda/tests/audit || exit 1
+CGO_ENABLED=0 ${GO:-go} build -trimpath -o "$out/audit" ./cgo/cuda/tests/audit || exit 1
 
 interpose() { # NAME [VARIABLE=VALUE...] COMMAND...
   local name=interpose-$1

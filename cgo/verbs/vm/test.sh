@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 mkdir -p build
-go test -c -o build/verbs.test ./cgo/verbs
+go test -c -trimpath -o build/verbs.test ./cgo/verbs
 here=$PWD
 verbs=$here/build/verbs.test
 files=(-f "$verbs")
