@@ -25,8 +25,6 @@ import (
 // useNet makes communicators use a plugin that fails as options say, on two planes.
 func useNet(t *testing.T, plugin, options string) {
 	t.Helper()
-	before := endpoints.UseNetPlugins(Net{})
-	t.Cleanup(func() { endpoints.UseNetPlugins(before) })
 	t.Setenv("LIGHTPATH_TRANSPORT", "net")
 	t.Setenv("LIGHTPATH_PLANES", "2")
 	t.Setenv("LIGHTPATH_TIMEOUT", "60s")
@@ -171,7 +169,8 @@ func TestUnusablePlugins(t *testing.T) {
 	})
 	t.Run("no loader", func(t *testing.T) {
 		useNet(t, good, "")
-		endpoints.UseNetPlugins(nil)
+		before := endpoints.UseNetPlugins(nil)
+		t.Cleanup(func() { endpoints.UseNetPlugins(before) })
 		if err := create(t)[0]; err == nil || !strings.Contains(err.Error(), "this program loads no network plugins") {
 			t.Error(err)
 		}

@@ -17,6 +17,8 @@ import (
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
 	"lightpath/internal/require"
+	"lightpath/shim/endpoints"
+	"lightpath/shim/shimtest"
 )
 
 // optionsEnv tells the test plugin how to fail: see testdata/net.c.
@@ -33,6 +35,11 @@ func build(t testing.TB, flags ...string) string {
 	t.Helper()
 	built.Lock()
 	defer built.Unlock()
+	if built.dir == "" {
+		dir, err := os.MkdirTemp("", "netplugin")
+		require.NoError(t, err)
+		built.dir, built.files = dir, map[string]string{}
+	}
 	name := strings.Join(flags, "")
 	if built.files[name] == "" {
 		file := filepath.Join(built.dir, fmt.Sprintf("libnccl-net-test%s.so", name))
@@ -54,17 +61,13 @@ func compile(t testing.TB, to, from string, flags ...string) {
 // version compiles the test plugin with a version of the interface.
 func version(t testing.TB, v int) string { return build(t, fmt.Sprintf("-DVERSION=%d", v)) }
 
+// TestMain gives plugins also to the ranks that tests start as processes.
 func TestMain(m *testing.M) {
-	if os.Getenv(rankEnv) != "" {
-		os.Exit(rankProcess())
+	endpoints.UseNetPlugins(Net{})
+	code := shimtest.Run(m, nil)
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
 	}
-	dir, err := os.MkdirTemp("", "netplugin")
-	if err != nil {
-		panic(err)
-	}
-	built.dir, built.files = dir, map[string]string{}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 

@@ -17,7 +17,6 @@ import (
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
-	"lightpath/shim/endpoints"
 )
 
 // rdmaEnvironment makes communicators use the test's devices: on each plane even ranks are at one end, odd ranks at the
@@ -48,7 +47,6 @@ func communicators(t *testing.T, ranks, planes int) []*shim.Comm {
 // join makes a communicator by the environment's settings.
 func join(t *testing.T, ranks int) []*shim.Comm {
 	t.Helper()
-	endpoints.UseVerbs(Library{})
 	id, err := shim.NewUniqueID()
 	require.NoError(t, err)
 	args := make([]shim.InitArgs, ranks)

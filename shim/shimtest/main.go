@@ -8,13 +8,16 @@ import (
 	"testing"
 )
 
-// Main runs the tests of a package, and exits. Where LP_TEST_PROGRAM names a program, Main runs that program instead:
-// one of programs, or "rank", which is a rank that calls AllReduce until it fails (see [StartRanks]).
-func Main(m *testing.M, programs map[string]func() int) {
+// Main is [Run], and exits.
+func Main(m *testing.M, programs map[string]func() int) { os.Exit(Run(m, programs)) }
+
+// Run runs the tests of a package, and returns the exit status. Where LP_TEST_PROGRAM names a program, Run runs that
+// program instead: one of programs, or "rank", which is a rank that calls AllReduce until it fails (see [StartRanks]).
+func Run(m *testing.M, programs map[string]func() int) int {
 	all := map[string]func() int{"rank": runRank}
 	maps.Copy(all, programs)
 	if run := all[os.Getenv("LP_TEST_PROGRAM")]; run != nil {
-		os.Exit(run())
+		return run()
 	}
 	// Tests that run in parallel mostly wait.
 	flag.Parse()
@@ -31,7 +34,6 @@ func Main(m *testing.M, programs map[string]func() int) {
 			panic(err)
 		}
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	defer os.RemoveAll(dir)
+	return m.Run()
 }
