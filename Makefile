@@ -47,9 +47,10 @@ test: build .tools/gotestsum ## everything CI checks
 	@$(MAKE) --no-print-directory -j$(TEST_TARGETS) --output-sync=target test-all
 test-all: test-rdma test-go test-race test-c lint test-cgo test-torch test-clients test-slurm test-gpu test-packages test-chart test-wheel abi-check
 
+WITHOUT_CGO = $$($(GO) list -f '{{.Dir}}' ./... | grep -v '^$(CURDIR)/cgo/')
 # All but cgo/ is tested as it is built without a C compiler, with the flags of packages, so that they share one cache.
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
-	CGO_ENABLED=0 $(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v '^lightpath/cgo')
+	CGO_ENABLED=0 $(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) $(WITHOUT_CGO)
 
 test-cgo: build .tools/gotestsum ## unit tests of cgo/
 	$(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) ./cgo/...
@@ -94,11 +95,10 @@ fuzz: ## every fuzz target for FUZZTIME
 mutants: ## break the protocols on purpose, one break at a time, and name the test that finds each (MUTANTS=regexp)
 	$(GO) run ./bench/protocols/mutants -run '$(MUTANTS)'
 
-PURE_FOLDERS = $$($(GO) list -f '{{.Dir}}' ./... | grep -v '^$(CURDIR)/cgo/')
 # As test-go and test-cgo compile them, so that the compiler does it once.
 lint: export GOFLAGS += -trimpath
 lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
-	CGO_ENABLED=0 $(GOLANGCI) run --allow-parallel-runners $(PURE_FOLDERS)
+	CGO_ENABLED=0 $(GOLANGCI) run --allow-parallel-runners $(WITHOUT_CGO)
 	$(GOLANGCI) run --allow-parallel-runners ./cgo/...
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 

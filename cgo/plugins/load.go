@@ -1,5 +1,5 @@
-// Package plugins loads plugins of NCCL and calls them: network plugins for collectives/transport/netplugin, and profiler
-// plugins for shim/recorder.
+// Package plugins loads plugins of NCCL and calls them: network plugins for collectives/transport/netplugin, and
+// profiler plugins for shim/recorder.
 //
 // Layer: beside cgo/core, which passes it to shim. It decides nothing: its callers choose plugins, devices and peers.
 package plugins

@@ -142,7 +142,8 @@ func TestUnusablePlugins(t *testing.T) {
 		{"newer", version(t, newest+1), "", "its interface is ncclNetPlugin_v13, want a version from 6 to 12"},
 		{"no devices", good, "count=0", "network plugin Unix (v12) has no devices"},
 		{"no host memory", good, "nohost", "device 0 of network plugin Unix (v12) does not support host memory"},
-		{"one device", good, "count=1", "LIGHTPATH_PLANES=2: network plugin Unix (v12) has no device on one of the planes (unix0)"},
+		{"one device", good, "count=1",
+			"LIGHTPATH_PLANES=2: network plugin Unix (v12) has no device on one of the planes (unix0)"},
 		{"init", good, "init=0 code=2", "network plugin Unix (v12): init returned 2 (ncclSystemError)"},
 		{"devices", good, "devices=0 code=7", "network plugin Unix (v12): devices returned 7 (ncclInProgress)"},
 		{"getProperties", good, "getProperties=1", "network plugin Unix (v12): getProperties returned 3"},
@@ -177,8 +178,8 @@ func TestUnusablePlugins(t *testing.T) {
 	})
 }
 
-// TestFailingFunctions: an error of a plugin's function names it, its code, ranks and plane, when communicators are made
-// and in calls.
+// TestFailingFunctions: an error of a plugin's function names it, its code, ranks and plane, when communicators are
+// made and in calls.
 func TestFailingFunctions(t *testing.T) {
 	file := version(t, newest)
 	for _, c := range []struct{ function, options string }{

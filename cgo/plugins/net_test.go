@@ -179,8 +179,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestConformance runs the suite of transports with plugins of the oldest and newest version, and with slow and stubborn
-// plugins. [TestCommunicators] uses the versions between.
+// TestConformance runs the suite of transports with plugins of the oldest and newest version, and with slow and
+// stubborn plugins. [TestCommunicators] uses the versions between.
 func TestConformance(t *testing.T) {
 	for _, c := range []struct {
 		version       int

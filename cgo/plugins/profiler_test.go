@@ -127,7 +127,8 @@ func TestProfilerMask(t *testing.T) {
 // TestUnusableProfiler: a communicator works without its profiler, and the log says why it has none.
 func TestUnusableProfiler(t *testing.T) {
 	for _, c := range []struct{ variable, value, says string }{
-		{"LIGHTPATH_TEST_PROFILE_FAILS", "1", "init returned 3"}, {"LIGHTPATH_TEST_PROFILE_MASK", "0", "it asks for no events"},
+		{"LIGHTPATH_TEST_PROFILE_FAILS", "1", "init returned 3"},
+		{"LIGHTPATH_TEST_PROFILE_MASK", "0", "it asks for no events"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			t.Setenv(c.variable, c.value)

@@ -40,8 +40,8 @@ func (c *Config) inside(ports []int) ([]bool, error) {
 	return inside, nil
 }
 
-// circuit returns where a port's circuit in a map leads, [circuit.Dark] unless both ends are inside the lease. The holder
-// has data on no other circuit, and no other communicator has data on the plane.
+// circuit returns where a port's circuit in a map leads, [circuit.Dark] unless both ends are inside the lease. The
+// holder has data on no other circuit, and no other communicator has data on the plane.
 func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
 	if to := m[port]; h.inside == nil || to != circuit.Dark && h.inside[port] && h.inside[to] {
 		return to

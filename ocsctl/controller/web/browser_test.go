@@ -210,7 +210,8 @@ func TestPage(t *testing.T) {
 	}
 
 	// Nothing moved down while all that came.
-	if h := eval[float64](t, ctx, `new Set([...document.querySelectorAll(".plane")].map((p) => p.getBoundingClientRect().height)).size`); h != 1 {
+	if h := eval[float64](t, ctx, `
+		new Set([...document.querySelectorAll(".plane")].map((p) => p.getBoundingClientRect().height)).size`); h != 1 {
 		t.Errorf("cards of %v heights", h)
 	}
 }
@@ -254,7 +255,8 @@ func TestPageOfBadCircuits(t *testing.T) {
 		says("#switches tr:nth-child(1) td:last-child", "p0: "+lost), says("#switches tr:nth-child(2) td:last-child",
 			"p1: plane 1 epoch 14: drift"),
 		says("#switches tr:nth-child(3) td:last-child", "well"),
-		`getComputedStyle(document.querySelector(".unlit")).stroke !== getComputedStyle(document.querySelector(".plane:nth-child(3) .circuit")).stroke`,
+		`getComputedStyle(document.querySelector(".unlit")).stroke !==
+			getComputedStyle(document.querySelector(".plane:nth-child(3) .circuit")).stroke`,
 		// Nothing of the cause is cut off or has to be scrolled to.
 		`[...document.querySelectorAll(".plane")].every((card) => {
 			const what = card.querySelector(".what"), outer = card.getBoundingClientRect(), inner = card.querySelector(".note").getBoundingClientRect();
