@@ -2,6 +2,7 @@
 package endpoints
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -288,4 +289,17 @@ func listenTCP(cfg *settings.Config) (net.Listener, error) {
 		return nil, fmt.Errorf("shim: control listener: %w", err)
 	}
 	return ln, nil
+}
+
+// connecting returns a context that ends after LIGHTPATH_TIMEOUT, or if the communicator fails elsewhere.
+func connecting(c *comm.Core) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.Cfg.Timeout)
+	go func() {
+		select {
+		case <-c.FailedChan():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }

@@ -1,7 +1,6 @@
 package endpoints
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -114,19 +113,6 @@ func connectPlugin(c *comm.Core, r *netplugin.Rank) (*netplugin.Endpoint, error)
 	ctx, cancel := connecting(c)
 	defer cancel()
 	return netplugin.Connect(ctx, r, netplugin.Options{Addrs: addrs, Linger: linger, Failed: c.FailedChan()})
-}
-
-// connecting returns a context that ends after LIGHTPATH_TIMEOUT, or if the communicator fails elsewhere.
-func connecting(c *comm.Core) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.Cfg.Timeout)
-	go func() {
-		select {
-		case <-c.FailedChan():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }
 
 // pluginEndpoint is an endpoint that also ends the use of its plugin.

@@ -28,15 +28,40 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* lightpath.pods: the host names of a stateful set of n pods, as a JSON list. Argument: (list . "-etcd" 3). */}}
+{{/* lightpath.pods: the addresses of the n pods of a stateful set, each in a format, as a JSON list. Argument:
+(list . "-etcd" 3 "https://%s:2379"). */}}
 {{- define "lightpath.pods" -}}
 {{- $root := index . 0 -}}
 {{- $set := printf "%s%s" (include "lightpath.name" $root) (index . 1) -}}
-{{- $hosts := list -}}
+{{- $format := index . 3 -}}
+{{- $all := list -}}
 {{- range $i := until (int (index . 2)) -}}
-{{- $hosts = append $hosts (printf "%s-%d.%s.%s.svc" $set $i $set $root.Release.Namespace) -}}
+{{- $all = append $all (printf $format (printf "%s-%d.%s.%s.svc" $set $i $set $root.Release.Namespace)) -}}
 {{- end -}}
-{{- toJson $hosts -}}
+{{- toJson $all -}}
+{{- end }}
+
+{{/* lightpath.keyFiles: the files of a certificate, relative to the fabric file, as JSON. */}}
+{{- define "lightpath.keyFiles" -}}
+{"ca": "keys/ca.crt", "cert": "keys/tls.crt", "key": "keys/tls.key"}
+{{- end }}
+
+{{/* lightpath.pod: what all pods have. */}}
+{{- define "lightpath.pod" -}}
+automountServiceAccountToken: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* lightpath.apart: the affinity of pods that should be on different nodes. Argument: (list . "etcd"). */}}
+{{- define "lightpath.apart" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector: {matchLabels: {{ include "lightpath.match" . }}}
 {{- end }}
 
 {{/* lightpath.restricted: the security context of a container that needs no rights. */}}
