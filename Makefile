@@ -95,10 +95,10 @@ fuzz: ## every fuzz target for FUZZTIME
 mutants: ## break the protocols on purpose, one break at a time, and name the test that finds each (MUTANTS=regexp)
 	$(GO) run ./bench/protocols/mutants -run '$(MUTANTS)'
 
-# As test-go and test-cgo compile them, so that the compiler does it once.
-lint: export GOFLAGS += -trimpath
+# Without cgo/, packages are compiled as test-go compiles them, so that the compiler does it once. Not those of cgo/: with
+# -trimpath, the compiler's cache names files of the checkout that compiled them first, and the linter opens those.
 lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
-	CGO_ENABLED=0 $(GOLANGCI) run --allow-parallel-runners $(WITHOUT_CGO)
+	CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(GOLANGCI) run --allow-parallel-runners $(WITHOUT_CGO)
 	$(GOLANGCI) run --allow-parallel-runners ./cgo/...
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 
