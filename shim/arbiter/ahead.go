@@ -204,7 +204,10 @@ func (m *Machine) resume() error {
 
 // choose returns the plan of a predicted collective on some planes and the flags of its ticket, nil if it has to ask.
 func (m *Machine) choose(s calls.Shape, use planeset.Set) (*planning.Agreed, uint8, error) {
-	if s.Scripted || s.Request != (calls.Shape{}).Request {
+	switch {
+	case s.Scripted: // it has its plan on streams
+		return m.cfg.Scripted(planning.ShapeOf(s)), 0, nil
+	case s.Request != (calls.Shape{}).Request:
 		return nil, 0, nil
 	}
 	row, err := m.book.Row(s, use, m.initial(use))

@@ -10,9 +10,11 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim"
+	"lightpath/shim/arbiter/live"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/device/devicetest"
@@ -103,6 +105,47 @@ func TestGPUDirectCircuitsMoveNothingOnHosts(t *testing.T) {
 	// Each of four ranks sends 3/2 of the buffer and more.
 	if moved.FromBuf < 3*4*count*3/2 || moved.FromBuf != moved.ToBuf {
 		t.Errorf("%d bytes have come from memory of devices, and %d gone there", moved.FromBuf, moved.ToBuf)
+	}
+	shimtest.DestroyAll(w)
+	lossless(dev, t)
+}
+
+// TestGPUDirectCircuitsAhead checks that the tickets of a repeating sequence of calls on streams go out ahead.
+func TestGPUDirectCircuitsAhead(t *testing.T) {
+	const n = 4
+	g, dev := switchedGPUs(t, n, 1, 2)
+	w := shimtest.NewWorld(t, n)
+	l := live.Of(w.Comms[0])
+	rng := rand.New(rand.NewPCG(5, 6))
+	iteration := []*shimtest.Operation{}
+	for _, k := range []shimtest.Collective{
+		{Kind: calls.AllReduce, Type: datatype.Int32, Count: 80000},
+		{Kind: calls.AllGather, Type: datatype.Int32, Count: 20000},
+	} {
+		k.Memory = func(rank, bytes int) []byte { return g.Bytes(g.Memory(rank, bytes), bytes) }
+		op, err := k.Prepare(w, rng)
+		require.NoError(t, err)
+		for r := range op.Calls {
+			op.Calls[r][0].Stream = g.Streams[r][0]
+		}
+		iteration = append(iteration, op)
+	}
+	if !shimtest.Eventually(func() bool {
+		w.Must(func(c *shim.Comm) error {
+			for _, op := range iteration {
+				if err := shim.Run(op.Calls[c.Rank]); err != nil {
+					return err
+				}
+			}
+			return g.SynchronizeRank(c.Rank)
+		})
+		for _, op := range iteration {
+			require.NoError(t, op.Check())
+		}
+		hits, _ := l.Predictions()
+		return hits >= 10 && circuits.Of(w.Comms[1]).Uses().Ahead >= 5
+	}) {
+		t.Error("tickets do not go out ahead")
 	}
 	shimtest.DestroyAll(w)
 	lossless(dev, t)
