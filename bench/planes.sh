@@ -9,8 +9,9 @@
 #   ALONE=1 ...                          measure again over a plane as bad as that alone, and print its share
 #   MTU=1500 ROUNDS=3 ...                another frame size than 9000; everything three times, by turns
 #   LIGHTPATH_TCP_CONGESTION=reno ...    another congestion control than this host's, for every contender
-#   CONTENDERS="even measured openmpi"   LIGHTPATH_PLANE_SHARES=even and measured, and Open MPI over the same interfaces (make peers),
-#                                        by turns; with ROUNDS a table of medians follows
+#   CONTENDERS="even measured"           LIGHTPATH_PLANE_SHARES=even and measured by turns; with ROUNDS a table of medians follows
+#   PEERS=openmpi,gloo SIZES=64K,1M ...  compare with other libraries over the same interfaces instead (lightpath bench peers)
+#   DELAY=100us ...                      every frame arrives so much later (lightpath fabric delay)
 #   WARMUP=10 LIMIT=60 ...               10 untimed calls first instead of 2; stop a run after 60 seconds
 #   RTO_MIN=5000 ...                     least time until a retransmission (us); default 200000
 #
@@ -22,11 +23,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 collectives=${COLLECTIVES:-"allreduce alltoall"} planes=${PLANES:-"1 2 4"} ranks=${RANKS:-2}
 size=${SIZE:-64M} rate=${RATE:-1gbit} iters=${ITERS:-10} impair=${IMPAIR:-} alone=${ALONE:-} mtu=${MTU:-9000} rounds=${ROUNDS:-1}
-contenders=${CONTENDERS:-"${LIGHTPATH_PLANE_SHARES:-even}"} warmup=${WARMUP:-2} limit=${LIMIT:-600}
-tag=lpb$$ loser="" most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mktemp -d)
+contenders=${CONTENDERS:-"${LIGHTPATH_PLANE_SHARES:-even}"} peers=${PEERS:-} sizes=${SIZES:-$size} delay=${DELAY:-} warmup=${WARMUP:-2} limit=${LIMIT:-600}
+tag=lpb$$ loser="" fiber="" most=$(printf '%s\n' $planes | sort -n | tail -1) work=$(mktemp -d)
 
 clean() {
-  [ -z "$loser" ] || kill "$loser" 2>/dev/null || true
+  for p in $loser $fiber; do kill "$p" 2>/dev/null && wait "$p" 2>/dev/null || true; done
   hosts_down "$tag" "$ranks"
   rm -rf "$work"
 }
@@ -43,6 +44,21 @@ for r in $(seq 0 $((ranks - 1))); do
   done
 done
 
+# ports PLANE: prints the switch's ports of a plane.
+ports() { seq -s, -f "h%gp$1" 0 $((ranks - 1)); }
+
+# in_background COMMAND...: starts a command of "lightpath fabric" in the switch's namespace, and returns when it works.
+in_background() {
+  : >"$work/begun"
+  ip netns exec "$tag" bin/lightpath fabric "$@" >"$work/begun" &
+  until [ -s "$work/begun" ]; do kill -0 $! && sleep 0.1; done
+}
+
+if [ -n "$delay" ]; then
+  in_background delay --interface "$(for j in $(seq 0 $((most - 1))); do ports "$j"; done | paste -sd,)" --time "$delay"
+  fiber=$!
+fi
+
 # worse PLANE [IMPAIRMENT...]: impairs what the hosts send on a plane; without IMPAIRMENT ends that.
 worse() {
   local j=$1 r ends
@@ -53,11 +69,8 @@ worse() {
       for r in $(seq 0 $((ranks - 1))); do limit "$tag-$r" "e$j" "$rate"; done ;;
     "rate "*) for r in $(seq 0 $((ranks - 1))); do limit "$tag-$r" "e$j" "$2"; done ;;
     "loss "*)
-      ends=$(seq -s, -f "h%gp$j" 0 $((ranks - 1)))
-      : >"$work/loser"
-      ip netns exec "$tag" bin/lightpath fabric lose --interface "$ends" --rate "$2" >"$work/loser" &
-      loser=$!
-      until [ -s "$work/loser" ]; do kill -0 "$loser" && sleep 0.1; done ;;
+      in_background lose --interface "$(ports "$j")" --rate "$2"
+      loser=$! ;;
     *) echo "IMPAIR: neither \"rate R\" nor \"loss R\": $*" >&2; exit 2 ;;
   esac
 }
@@ -88,22 +101,6 @@ lightpath_ranks() {
   awk '$1 ~ /^[0-9]+$/ { print $1, $6, $9 }' "$work/0"
 }
 
-# openmpi_ranks COLLECTIVE NAMES BYTES: prints the same for Open MPI. Its daemons start in the hosts' namespaces.
-openmpi_ranks() {
-  local count=$(($3 / 4)) hosts
-  [ "$1" != alltoall ] || count=$((count / ranks))
-  hosts=$(seq -s, -f "$tag-%g:1" 0 $((ranks - 1)))
-  printf '%s\n' '#!/bin/sh' 'host=$1; shift' 'exec ip netns exec "$host" unshare -u sh -c "hostname $host; $*"' >"$work/reach"
-  chmod +x "$work/reach"
-  printf 'world=%d\nmemory=plain\nbarrier=%s\nrun collective=%s type=float op=sum root=0 bytes=%d count=%d warmup=%d iters=%d check=1 inplace=0 mode=loop\n' \
-    "$ranks" "$work/barrier" "$1" "$3" "$count" "$warmup" "$iters" >"$work/job"
-  OMPI_MCA_orte_tmpdir_base=$work ip netns exec "$tag-0" unshare -u sh -c 'hostname "$0"; exec "$@"' "$tag-0" \
-    timeout -k 5 "$limit" mpirun.openmpi --allow-run-as-root -np "$ranks" --host "$hosts" --map-by node --bind-to none --mca plm_rsh_agent "$work/reach" \
-    --mca oob_tcp_if_include e0 --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include "$2" bin/lightpath-rank-openmpi --job "$work/job" >"$work/0" 2>&1 || return
-  rm "$work/barrier"
-  tr ',{}' '\n' <"$work/0" | awk -F: '$1 == "\"bytes\"" { b = $2 } $1 == "\"time_us\"" { n++; us += $2 } $1 == "\"wrong\"" { wrong += $2 } END { print b, us / n, wrong }'
-}
-
 # collective CONTENDER NAME K [FIRST BYTES]: measures over k planes from FIRST on. The last one is impaired.
 collective() {
   local who=$1 c=$2 k=$3 first=${4:-0} bytes=${5:-$size} names before=() counts='' j last failed=0
@@ -111,7 +108,7 @@ collective() {
   names=$(seq -s, -f 'e%g' "$first" "$last")
   [ -z "$impair" ] || worse "$last" $impair
   for j in $(seq "$first" "$last"); do before+=("$(sent "$j")"); done
-  if [ "$who" = openmpi ]; then openmpi_ranks "$c" "$names" "$(bytes "$bytes")"; else lightpath_ranks "$who" "$c" "$k" "$names" "$bytes"; fi >"$work/result" || failed=$?
+  lightpath_ranks "$who" "$c" "$k" "$names" "$bytes" >"$work/result" || failed=$?
   for j in $(seq "$first" "$last"); do counts+=" $(($(sent "$j") - before[j - first]))"; done
   [ -z "$impair" ] || worse "$last"
   if [ "$failed" = 124 ]; then
@@ -168,6 +165,22 @@ medians() {
     END { show(n) }'
 }
 
+# compare: measures beside other libraries. The last plane is impaired.
+compare() {
+  local k
+  for k in $planes; do
+    [ -z "$impair" ] || worse $((k - 1)) $impair
+    printf '%d planes of %s%s%s\n' "$k" "$rate" "${delay:+, frames $delay late}" "${impair:+, the last one with $impair}"
+    bin/lightpath bench peers --hosts "$tag" --planes "$k" --transport tcp --ranks "$ranks" --peers "$peers" \
+      --collective "${collectives// /,}" --sizes "$sizes" --rounds "$rounds"
+    [ -z "$impair" ] || worse $((k - 1))
+  done
+}
+
+if [ -n "$peers" ]; then
+  compare
+  exit
+fi
 printf '%-14s %-9s %2s %6s %12s %14s %9s %12s  %s\n' collective contender k ranks 'time (us)' 'busbw (Mb/s)' 'of line' 'of payload' 'bytes sent by rank 0, per plane'
 table
 if [ "$rounds" -gt 1 ]; then

@@ -23,6 +23,7 @@ type Contender struct {
 	// commands returns the processes of all ranks. job[r] is the job file of rank r.
 	commands func(p *Programs, s setting, job []string) []command
 	plain    bool // buffers that the library does not know
+	hosts    bool // its ranks may be on several hosts
 }
 
 // Programs are the files that ranks are started from.
@@ -40,6 +41,36 @@ type setting struct {
 	libraryMemory bool   // the library allocates the buffers
 	reserve       int64  // bytes of each of the two buffers of a rank
 	scratch       string // directory for files of a contender
+	hosts         Hosts
+}
+
+// Hosts are network namespaces of this host, as bench/hosts.sh makes them: rank r runs in namespace Tag-r, and reaches
+// the others over interfaces e0, e1, ... Tag "": the ranks run on this host.
+type Hosts struct {
+	Tag    string
+	Planes int // interfaces
+}
+
+// enter returns the words before a command that bring it to a rank's host.
+func (h Hosts) enter(rank int) []string {
+	if h.Tag == "" {
+		return nil
+	}
+	return []string{"ip", "netns", "exec", h.name(rank)}
+}
+
+func (h Hosts) name(rank int) string { return fmt.Sprintf("%s-%d", h.Tag, rank) }
+
+// interfaces returns the interfaces over which ranks reach each other.
+func (h Hosts) interfaces() string {
+	if h.Tag == "" {
+		return "lo"
+	}
+	names := make([]string, h.Planes)
+	for j := range names {
+		names[j] = fmt.Sprintf("e%d", j)
+	}
+	return strings.Join(names, ",")
 }
 
 // crowded reports whether a spinning rank may keep the rank that it waits for from running.
@@ -68,15 +99,15 @@ func (c command) String() string {
 // Contenders lists all that can be compared: the subject first.
 func Contenders() []Contender {
 	return []Contender{
-		{Name: Subject, missing: lightpathMissing, commands: lightpath, plain: true},
-		{Name: Subject + "-alloc", Aside: true, missing: lightpathMissing, commands: lightpath},
+		{Name: Subject, missing: lightpathMissing, commands: lightpath, plain: true, hosts: true},
+		{Name: Subject + "-alloc", Aside: true, missing: lightpathMissing, commands: lightpath, hosts: true},
 		{Name: "openmpi", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ob1"),
-			plain: true},
+			plain: true, hosts: true},
 		{Name: "openmpi-ucx", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ucx"),
 			plain: true},
 		{Name: "ucc", missing: uccMissing, commands: ucc, plain: true},
 		{Name: "mpich", missing: mpiMissing("mpich", "mpich libmpich-dev"), commands: mpich, plain: true},
-		{Name: "gloo", missing: glooMissing, commands: gloo, plain: true},
+		{Name: "gloo", missing: glooMissing, commands: gloo, plain: true, hosts: true},
 	}
 }
 
@@ -88,12 +119,14 @@ func lightpathMissing(p *Programs) string {
 }
 
 func lightpath(p *Programs, s setting, job []string) []command {
+	env := []string{"LIGHTPATH_TRANSPORT=" + s.transport}
+	if s.hosts.Tag != "" {
+		env = append(env, "NCCL_SOCKET_IFNAME=="+s.hosts.interfaces(), "LIGHTPATH_PLANES="+strconv.Itoa(s.hosts.Planes))
+	}
 	var all []command
-	for _, j := range job {
-		all = append(all, command{
-			argv: []string{filepath.Join(p.Bin, "lightpath-rank"), "--job", j},
-			env:  []string{"LIGHTPATH_TRANSPORT=" + s.transport},
-		})
+	for r, j := range job {
+		argv := append(s.hosts.enter(r), filepath.Join(p.Bin, "lightpath-rank"), "--job", j)
+		all = append(all, command{argv, env})
 	}
 	return all
 }
@@ -137,7 +170,7 @@ func openMPI(layer string) func(*Programs, setting, []string) []command {
 			env = append(env, ucxOverTCP...)
 		case layer == "ucx": // it finds shared memory by itself
 		case s.transport == "tcp":
-			argv = append(argv, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
+			argv = append(argv, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", s.hosts.interfaces())
 		default:
 			argv = append(argv, "--mca", "btl", "vader,self")
 		}
@@ -156,7 +189,31 @@ func startOpenMPI(s setting) (argv, env []string) {
 	if os.Geteuid() == 0 {
 		argv = append(argv, "--allow-run-as-root")
 	}
+	if s.hosts.Tag != "" {
+		argv = overHosts(argv, s)
+	}
 	return argv, []string{"OMPI_MCA_orte_tmpdir_base=" + s.scratch}
+}
+
+// reach starts what mpirun would start on another host by ssh.
+const reach = `#!/bin/sh
+host=$1; shift
+exec ip netns exec "$host" unshare -u sh -c "hostname $host; $*"
+`
+
+// overHosts has mpirun start a rank on each host. Open MPI tells hosts apart by their names.
+func overHosts(mpirun []string, s setting) []string {
+	agent := filepath.Join(s.scratch, "reach")
+	if err := os.WriteFile(agent, []byte(reach), 0o700); err != nil {
+		agent = err.Error() // mpirun fails with this text
+	}
+	names := make([]string, s.ranks)
+	for r := range names {
+		names[r] = s.hosts.name(r) + ":1"
+	}
+	argv := append(s.hosts.enter(0), "unshare", "-u", "sh", "-c", `hostname "$0"; exec "$@"`, s.hosts.name(0))
+	return append(append(argv, mpirun...), "--host", strings.Join(names, ","), "--map-by", "node",
+		"--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include", "e0")
 }
 
 // ucc starts UCC over UCX. Open MPI only starts its ranks, which yield in the same cases as Open MPI's ranks.
@@ -218,16 +275,16 @@ func gloo(p *Programs, s setting, job []string) []command {
 		program = err.Error() // the ranks fail with this text
 	}
 	var all []command
-	for _, j := range job {
-		all = append(all, command{argv: []string{p.Python, program, "--job", j},
-			env: []string{"GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"}})
+	for r, j := range job {
+		all = append(all, command{argv: append(s.hosts.enter(r), p.Python, program, "--job", j),
+			env: []string{"GLOO_SOCKET_IFNAME=" + s.hosts.interfaces(), "OMP_NUM_THREADS=1"}})
 	}
 	return all
 }
 
 // choose returns the named contenders and the subject. A named contender that is missing is an error. Without names it
 // returns all contenders that are installed, and in why the reason for each of the others.
-func choose(names []string, p *Programs) (chosen []Contender, why []string, err error) {
+func choose(names []string, p *Programs, hosts bool) (chosen []Contender, why []string, err error) {
 	wanted := map[string]bool{Subject: true}
 	for _, n := range names {
 		wanted[n] = true
@@ -237,7 +294,11 @@ func choose(names []string, p *Programs) (chosen []Contender, why []string, err 
 			continue
 		}
 		delete(wanted, c.Name)
-		if text := c.missing(p); text != "" {
+		text := c.missing(p)
+		if hosts && !c.hosts {
+			text = "not over several hosts"
+		}
+		if text != "" {
 			if c.Name == Subject || len(names) > 0 {
 				return nil, nil, fmt.Errorf("peers: %s: %s", c.Name, text)
 			}

@@ -231,11 +231,11 @@ func TestInstalled(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	p := Programs{Bin: t.TempDir(), Python: filepath.Join(t.TempDir(), "python")}
-	if _, _, err := choose(nil, &p); err == nil || !strings.Contains(err.Error(), "run make") {
+	if _, _, err := choose(nil, &p, false); err == nil || !strings.Contains(err.Error(), "run make") {
 		t.Errorf("without a rank of our own: %v", err)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(p.Bin, "lightpath-rank"), nil, 0o700))
-	chosen, why, err := choose(nil, &p)
+	chosen, why, err := choose(nil, &p, false)
 	if err != nil || slices.ContainsFunc(chosen, func(c Contender) bool { return c.plain && c.Name != Subject }) {
 		t.Errorf("%v, %v; want none but the subject's", chosen, err)
 	}
@@ -249,10 +249,10 @@ func TestChoose(t *testing.T) {
 		t.Errorf("what to do: %q", why)
 	}
 	p.Python = filepath.Join(p.Bin, "python")
-	if _, _, err := choose([]string{"gloo"}, &p); err == nil || !strings.Contains(err.Error(), "gloo: no Python") {
+	if _, _, err := choose([]string{"gloo"}, &p, false); err == nil || !strings.Contains(err.Error(), "gloo: no Python") {
 		t.Errorf("a contender that is asked for and not here: %v", err)
 	}
-	if _, _, err := choose([]string{"openmp"}, &p); err == nil || !strings.Contains(err.Error(), `"openmp"`) {
+	if _, _, err := choose([]string{"openmp"}, &p, false); err == nil || !strings.Contains(err.Error(), `"openmp"`) {
 		t.Errorf("an unknown contender: %v", err)
 	}
 }

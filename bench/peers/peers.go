@@ -20,6 +20,7 @@ type Options struct {
 	Transports  []string // shm, tcp
 	Collectives []schedule.Collective
 	Ranks       []int
+	Hosts       Hosts   // of the ranks
 	Sizes       []int64 // nccl-tests' S in bytes
 	Type        datatype.Type
 	Op          datatype.Op
@@ -116,7 +117,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 		return d, err
 	}
 	began := time.Now()
-	chosen, why, err := choose(o.Contenders, &o.Programs)
+	chosen, why, err := choose(o.Contenders, &o.Programs, o.Hosts.Tag != "")
 	if err != nil {
 		return d, err
 	}
@@ -137,7 +138,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 		for _, n := range o.Ranks {
 			m := match{o: o, d: d, setting: setting{
 				transport: transport, ranks: n, cores: d.Cores, busy: o.Busy, libraryMemory: o.LibraryMemory,
-				reserve: o.reserve(n, len(chosen)),
+				reserve: o.reserve(n, len(chosen)), hosts: o.Hosts,
 			}}
 			if o.Budget > 0 {
 				m.until = began.Add(o.Budget)

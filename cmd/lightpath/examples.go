@@ -36,6 +36,8 @@ lightpath doctor --env`,
 lightpath fabric agent --fabric fabric.yaml --host node1 --cert node1.crt --key node1.key --ca ca.crt`,
 	"fabric calibrate": `
 lightpath fabric calibrate --fabric fabric.yaml --write`,
+	"fabric delay": `
+lightpath fabric delay --interface h0p0,h1p0 --time 100us`,
 	"fabric down": `
 lightpath fabric down --fabric fabric.yaml
 lightpath fabric down --left`,

@@ -27,6 +27,7 @@ type peersFlags struct {
 	factor                              float64
 	datatype, op                        string
 	rounds                              int
+	hosts                               peers.Hosts
 	memory                              string
 	busy                                bool
 	python, out                         string
@@ -76,6 +77,8 @@ it. Exits 1 if an element of Lightpath's is wrong.`,
 	fl.IntVar(&f.rounds, "rounds", 5, "samples of a point")
 	fl.StringVar(&f.memory, "memory", bench.PlainBuffers,
 		"buffers: plain (pages that no library knows) or library (that each library allocates)")
+	fl.StringVar(&f.hosts.Tag, "hosts", "", "ranks run in the namespaces TAG-0, TAG-1, ... of bench/hosts.sh, over TCP")
+	fl.IntVar(&f.hosts.Planes, "planes", 1, "interfaces of a host (--hosts)")
 	fl.BoolVar(&f.busy, "busy", false, "other work shares the processors: Open MPI's ranks yield while they wait, "+
 		"as if ranks outnumbered processors")
 	fl.StringVar(&f.python, "python", "", "interpreter that has PyTorch (default: python3, else /usr/bin/python3)")
@@ -88,7 +91,7 @@ it. Exits 1 if an element of Lightpath's is wrong.`,
 
 func (f *peersFlags) parse() (*peers.Options, error) {
 	o := &peers.Options{Transports: f.transports, Ranks: f.ranks, Contenders: f.contenders, Rounds: f.rounds,
-		LibraryMemory: f.memory == libraryMemory, Busy: f.busy, Timeout: f.timeout, Budget: f.budget}
+		LibraryMemory: f.memory == libraryMemory, Busy: f.busy, Hosts: f.hosts, Timeout: f.timeout, Budget: f.budget}
 	for _, name := range f.collectives {
 		c, err := schedule.ParseCollective(name)
 		if err != nil {
@@ -112,9 +115,15 @@ func (f *peersFlags) parse() (*peers.Options, error) {
 		}
 	}
 	for _, t := range f.transports {
-		if t != "shm" && t != "tcp" {
+		switch {
+		case t != "shm" && t != "tcp":
 			return nil, fmt.Errorf("--transport: %q is neither shm nor tcp", t)
+		case t != "tcp" && f.hosts.Tag != "":
+			return nil, fmt.Errorf("--hosts: needs --transport tcp, not %s", t)
 		}
+	}
+	if f.hosts.Planes < 1 {
+		return nil, fmt.Errorf("--planes: %d; at least 1 is needed", f.hosts.Planes)
 	}
 	if f.memory != bench.PlainBuffers && f.memory != libraryMemory {
 		return nil, fmt.Errorf("--memory: %q is neither %s nor %s", f.memory, bench.PlainBuffers, libraryMemory)

@@ -30,7 +30,7 @@ builds its own part (--host), on the planes' interfaces, and runs an agent that 
 controller.`,
 	}
 	cmd.AddCommand(newUp(), newStatus(), newDown(), newCalibrate(), newAgent(),
-		newLose())
+		newLose(), newDelay())
 	return cmd
 }
 

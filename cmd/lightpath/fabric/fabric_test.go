@@ -87,6 +87,7 @@ func TestFabricRefuses(t *testing.T) {
 		{[]string{"--interface is required"}, []string{"lose", "--rate", "1%"}},
 		{[]string{"--rate", `"101%"`}, []string{"lose", "--interface", "lo", "--rate", "101%"}},
 		{[]string{"--rate", `""`}, []string{"lose", "--interface", "lo"}},
+		{[]string{"--time", "not positive"}, []string{"delay", "--interface", "lo"}},
 	} {
 		lightpath.Refuse(t, "", c.says, append([]string{"fabric"}, c.args...)...)
 	}

@@ -5,18 +5,21 @@
 package kerneltest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"lightpath/internal/require"
+	"lightpath/ocsctl/kernel/delay"
 	"lightpath/ocsctl/kernel/loss"
 )
 
@@ -66,25 +69,57 @@ func (e *Ethernet) Cut(t testing.TB, host, plane int, silent bool) {
 func (e *Ethernet) Lossy(t testing.TB, plane int) []*loss.Interface {
 	t.Helper()
 	all := make([]*loss.Interface, e.hosts)
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and not unlocked: the thread is in another namespace
-		ns, err := netns.GetFromName(e.name)
-		if err == nil {
-			err = errors.Join(netns.Set(ns), ns.Close())
-		}
+	Within(t, e.name, func() (err error) {
 		for host := 0; host < len(all) && err == nil; host++ {
 			all[host], err = loss.Attach(socket(host, plane))
 		}
-		done <- err
-	}()
-	require.NoError(t, <-done)
+		return err
+	})
 	t.Cleanup(func() {
 		for _, l := range all {
 			require.NoError(t, l.Close())
 		}
 	})
 	return all
+}
+
+// Slow makes a plane delay the frames of each host, until the end of the test.
+func (e *Ethernet) Slow(t testing.TB, plane int, by time.Duration) {
+	t.Helper()
+	var d *delay.Delay
+	Within(t, e.name, func() (err error) {
+		var ports []string
+		for host := range e.hosts {
+			ports = append(ports, socket(host, plane))
+		}
+		d, err = delay.New(ports, by)
+		return err
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, errors.Join(<-ended, d.Close()))
+	})
+}
+
+// Within runs f in a namespace. Sockets that f opens stay there.
+func Within(t testing.TB, name string, f func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and not unlocked: the thread is in another namespace
+		ns, err := netns.GetFromName(name)
+		if err == nil {
+			err = errors.Join(netns.Set(ns), ns.Close())
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	require.NoError(t, <-done)
 }
 
 // Sent returns the number of bytes that a host has sent on a plane.
