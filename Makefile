@@ -17,7 +17,7 @@ GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := all
-.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-slurm test-torch test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-model gpu-kit figures reference road clean help
+.PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-slurm test-torch test-torch-pypi test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-model gpu-kit figures reference road clean help
 
 all: build ## libraries and commands
 
@@ -70,6 +70,12 @@ test-slurm: build ## jobs of Debian's Slurm over planes in the kernel, in networ
 
 test-torch: build ## PyTorch training over Lightpath and Gloo, 2 and 4 ranks; skipped without PyTorch
 	examples/torch/test.sh
+
+# What depends on the version of PyTorch, with that of PyPI: 7 GB with the CUDA libraries that it cannot do without.
+test-torch-pypi: build ## PyTorch of PyPI over Lightpath; installs it into .tools/torch
+	[ -x .tools/torch/bin/python ] || $(PYTHON) -m venv .tools/torch
+	.tools/torch/bin/pip install -q --no-cache-dir torch==2.15.0 numpy
+	PYTHON=$(CURDIR)/.tools/torch/bin/python examples/torch/test.sh test_backend test_parallel test_pytorch test_elastic
 
 # What gpu-check needs. Tests build it first, since gpu-check limits the time of its build.
 GPU_PARTS := bin/lightpath-kernels build/gpu/cuda.test build/gpu/libcuda/libcuda.so.1 build/gpu/mpi/lib/libmpi.so
