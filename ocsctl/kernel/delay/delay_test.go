@@ -51,7 +51,7 @@ func TestDelay(t *testing.T) {
 		c, _ = conn.(*net.TCPConn)
 		return err
 	})
-	defer c.Close()
+	defer func() { require.NoError(t, c.Close()) }()
 	begun := time.Now()
 	echo(t, c, make([]byte, 1))
 	if took := time.Since(begun); took < 2*by {
