@@ -1,5 +1,5 @@
-// Package plugins loads plugins of NCCL and calls them: network plugins for collectives/transport/netplugin, and
-// profiler plugins for shim/recorder.
+// Package plugins loads plugins of NCCL and calls them: network plugins for collectives/transport/netplugin,
+// profiler plugins for shim/recorder, and tuner plugins for shim/dispatch.
 //
 // Layer: beside cgo/core, which passes it to shim. It decides nothing: its callers choose plugins, devices and peers.
 package plugins
@@ -34,4 +34,15 @@ func load(files []string) (library unsafe.Pointer, file string, err error) {
 		}
 	}
 	return nil, "", fmt.Errorf("%w: no such file: %s", ErrLoad, strings.Join(files, ", "))
+}
+
+// unsupported returns the error of a library that has no version of a plugin's variable from oldest to newest.
+func unsupported(library unsafe.Pointer, file, variable string, oldest, newest int) error {
+	name := C.CString(variable)
+	defer C.free(unsafe.Pointer(name))
+	if v := C.lp_plugin_find(library, name, 64, 1).version; v != 0 {
+		return fmt.Errorf("%w: %s: its interface is %s%d, want a version from %d to %d", ErrLoad, file, variable, int(v),
+			oldest, newest)
+	}
+	return fmt.Errorf("%w: %s: it has no %s%d to %s%d", ErrLoad, file, variable, oldest, variable, newest)
 }

@@ -39,11 +39,7 @@ func (Net) Open(files []string, o netplugin.OpenOptions) (netplugin.Plugin, erro
 	}
 	p := &plugin{n: C.lpn_find(library)}
 	if p.n.version == 0 {
-		if v := C.lpn_foreign(library); v != 0 {
-			return nil, fmt.Errorf("%w: %s: its interface is ncclNetPlugin_v%d, want a version from %d to %d", ErrLoad, file,
-				int(v), oldest, newest)
-		}
-		return nil, fmt.Errorf("%w: %s: it has no ncclNetPlugin_v%d to ncclNetPlugin_v%d", ErrLoad, file, oldest, newest)
+		return nil, unsupported(library, file, "ncclNetPlugin_v", oldest, newest)
 	}
 	name := C.GoString(p.n.plugin.name)
 	if o.Want != "" && !strings.EqualFold(name, o.Want) {

@@ -14,8 +14,6 @@ struct lpn lpn_find(void *library)
 	return (struct lpn){s.at, s.version, 0};
 }
 
-int lpn_foreign(void *library) { return lp_plugin_find(library, "ncclNetPlugin_v", 64, 1).version; }
-
 /* no_event is for plugins that report events of their own. */
 static int no_event(void **event, int type, void *parent, int64_t plugin, void *data)
 {

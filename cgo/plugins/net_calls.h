@@ -14,8 +14,6 @@ struct lpn_result { int rc, done, size; uintptr_t object; };
 
 /* lpn_find finds the newest version of the plugin in a library. version is 0 without one. */
 struct lpn lpn_find(void *library);
-/* lpn_foreign returns the version of a plugin that lpn_find does not know, 0 without one. */
-int lpn_foreign(void *library);
 
 /* lpn_init returns the context; before version 11 the caller calls it once per process. */
 struct lpn_result lpn_init(struct lpn n, uint64_t comm);

@@ -31,8 +31,7 @@ func (Profilers) Open(files []string, o recorder.ProfilerOptions) (recorder.Prof
 	}
 	p := &profiler{p: C.lpp_find(library), operations: map[uint64]*operation{}}
 	if p.p.version == 0 {
-		return nil, fmt.Errorf("%w: %s: it has no ncclProfiler_v%d to ncclProfiler_v%d", ErrLoad, file, oldestProfiler,
-			newestProfiler)
+		return nil, unsupported(library, file, "ncclProfiler_v", oldestProfiler, newestProfiler)
 	}
 	p.p.rank, p.p.comm, p.p.name = C.int(o.Rank), C.uint64_t(o.Comm), intern(o.Name)
 	p.log = listen(o.Log)
