@@ -20,6 +20,7 @@ import (
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -294,13 +295,36 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 	if c.Rank == 0 {
 		live.Of(c).Start()
 	}
-	if err := c.AwaitAll(); err != nil {
+	tuned, err := c.AwaitAll(tune(c, kind))
+	if err == nil {
+		err = dispatch.Adopt(c, tuned)
+	}
+	if err != nil {
 		return err
 	}
 	recorder.Profile(c)
 	c.Log.Version("Lightpath version %s, %s", Version, libraryPath())
 	c.Log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
 		c.ID, c.Rank, c.Ranks, c.Name, kind, len(session.Of(c).Packet.Planes()), circuits.Of(c).Describe())
+	return nil
+}
+
+// tune returns the leader's answers of a tuner plugin for all ranks, if such answers have a meaning.
+func tune(c *comm.Core, kind string) []byte {
+	why := ""
+	switch {
+	case c.Rank != 0 || c.Ranks == 1:
+		return nil
+	case circuits.Of(c) != nil:
+		why = "plans choose the algorithms of a communicator with circuits"
+	case session.Of(c).Arena != nil:
+		why = "ranks that share memory have one algorithm"
+	default:
+		return dispatch.Tune(c, kind == settings.TransportNet)
+	}
+	if c.Cfg.TunerPlugin != "" {
+		c.Log.Info(log.Init, "NCCL_TUNER_PLUGIN has no effect: %s", why)
+	}
 	return nil
 }
 

@@ -27,6 +27,7 @@ import (
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
 	"lightpath/shim/device"
+	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/membership"
 	"lightpath/shim/memory"
@@ -67,6 +68,7 @@ func lpGoStart() *C.char {
 	endpoints.UseVerbs(verbs.Library{})
 	endpoints.UseNetPlugins(plugins.Net{})
 	recorder.UseProfilers(plugins.Profilers{})
+	dispatch.UseTuners(plugins.Tuners{})
 	cuda.Tell(stream.Places())
 	device.Use(cuda.Library{})
 	return C.CString(build())

@@ -97,6 +97,15 @@ func (c *Core) CountLocal() {
 	}
 }
 
+// Hosts returns the number of ranks on each host.
+func (c *Core) Hosts() map[string]int {
+	hosts := map[string]int{}
+	for i := range c.Table {
+		hosts[c.Table[i].Host]++
+	}
+	return hosts
+}
+
 // Life returns the state.
 func (c *Core) Life() LifeState { return LifeState(c.life.state.Load()) }
 

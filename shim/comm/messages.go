@@ -16,6 +16,7 @@ type messages struct {
 	handlers [control.NumKinds]func(*control.Message)
 	inbox    chan *control.Message // messages without a handler, for the call in progress
 	ready    atomic.Int32          // at the leader: ranks that are ready
+	decided  []byte                // at the leader: for all ranks, once they are ready
 
 	queue   chan queued // messages that wait for their turn
 	serving sync.Once
@@ -130,20 +131,25 @@ func (c *Core) AwaitFor(kind control.Kind, seq uint64, d time.Duration) (*contro
 	}
 }
 
-// AwaitAll returns when all ranks have called it. Then their planes are attached.
-func (c *Core) AwaitAll() error {
+// AwaitAll returns when all ranks have called it. Then their planes are attached. All ranks get the leader's decided;
+// AwaitAll ignores that of other ranks.
+func (c *Core) AwaitAll(decided []byte) ([]byte, error) {
+	c.messages.decided = decided
 	if err := c.Star.ToLeader(&control.Message{Kind: control.MsgReady}); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := c.Await(control.MsgGo, 0)
-	return err
+	m, err := c.Await(control.MsgGo, 0)
+	if err != nil {
+		return nil, err
+	}
+	return m.Body, nil
 }
 
 // handleReady makes the leader count ready ranks, and tell all ranks when all are ready.
 func (c *Core) handleReady() {
 	c.HandleAtLeader(control.MsgReady, func(*control.Message) {
 		if int(c.messages.ready.Add(1)) == c.Ranks {
-			go c.ToAll(&control.Message{Kind: control.MsgGo})
+			go c.ToAll(&control.Message{Kind: control.MsgGo, Body: c.messages.decided})
 		}
 	})
 }

@@ -30,7 +30,7 @@ const (
 	MsgSegment // leader to all: Body names the shared memory segment
 	MsgPlanes  // Body says where this rank's ends of planes are; leader to all: every rank's
 	MsgReady   // planes are attached
-	MsgGo      // leader to all: all ranks are ready
+	MsgGo      // leader to all: all ranks are ready; Body has the answers of a tuner
 	MsgWant    // Seq wants a ticket; Arg is the signature, Body the shape of the call
 	// leader to rank: the answer to MsgWant or MsgRow; Body is a ticket, then the plan of a round
 	MsgTicket

@@ -8,21 +8,24 @@ import (
 type choice struct {
 	pow2      bool  // row is for powers of two only
 	ranks     int   // row is for at most so many ranks; 0: for any number
-	max       int64 // bytes of a block, at most
+	min, max  int64 // bytes of a block
 	algorithm string
 }
 
 const anySize = 1<<63 - 1
 
-// packetChoices and opticalChoices have rows in order for each collective; the first that fits is taken. They are pure
-// functions of what every rank knows (collective, bytes, ranks, circuits or not), so ranks cannot differ.
+// Choices has rows in order for each collective; the first that fits is taken. They are pure functions of what every
+// rank knows (collective, bytes, ranks, circuits or not), so ranks cannot differ.
+type Choices [schedule.NumCollectives][]choice
+
+// Packets and Circuits are the choices on packet planes and on planes with circuits.
 //
 // On packet planes small messages take the fewest rounds, and large messages the fewest bytes per rank. If two
 // algorithms send as many bytes, few ranks are faster with fewer rounds of larger pieces. An all-to-all is one round
 // there, since nothing orders its steps; Bruck's algorithm saves messages, which pays if they are many more than the
 // rounds. On circuits, steps should be permutations that recur: halving and doubling (SWOT 2.1.2) on powers of two,
 // else the ring, which needs no switching.
-var packetChoices = [schedule.NumCollectives][]choice{
+var Packets = &Choices{
 	schedule.AllReduce: {
 		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"},
 		{pow2: true, max: 1 << 20, algorithm: "rabenseifner"},
@@ -40,7 +43,8 @@ var packetChoices = [schedule.NumCollectives][]choice{
 	schedule.Scatter:   {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
 }
 
-var opticalChoices = [schedule.NumCollectives][]choice{
+// Circuits is the choice on planes with circuits: see [Packets].
+var Circuits = &Choices{
 	schedule.AllReduce: {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
 	schedule.AllGather: {{pow2: true, max: anySize, algorithm: "recursive-doubling"},
 		{max: anySize, algorithm: "ring"}},
@@ -54,16 +58,13 @@ var opticalChoices = [schedule.NumCollectives][]choice{
 
 // Choose returns the algorithm of a collective on blocks of the given bytes. override is LIGHTPATH_ALGORITHM, which all
 // ranks share; it counts if it is defined for this number of ranks.
-func Choose(coll schedule.Collective, blockBytes int64, ranks int, optical bool, override map[string]string) string {
+func Choose(coll schedule.Collective, blockBytes int64, ranks int, from *Choices, override map[string]string) string {
 	if name, ok := override[coll.String()]; ok && schedule.Defined(coll, name, ranks) {
 		return name
 	}
-	table := &packetChoices
-	if optical {
-		table = &opticalChoices
-	}
-	for _, row := range table[coll] {
-		if blockBytes <= row.max && (!row.pow2 || ranks&(ranks-1) == 0) && (row.ranks == 0 || ranks <= row.ranks) {
+	for _, row := range from[coll] {
+		if blockBytes >= row.min && blockBytes <= row.max && (!row.pow2 || ranks&(ranks-1) == 0) &&
+			(row.ranks == 0 || ranks <= row.ranks) {
 			return row.algorithm
 		}
 	}

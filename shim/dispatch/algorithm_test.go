@@ -26,15 +26,15 @@ func TestChooseAlgorithm(t *testing.T) {
 		{schedule.AllGather, 64 << 10, 4, "bruck"},
 		{schedule.AllGather, 64<<10 + 1, 4, "ring"},
 	} {
-		if got := Choose(k.coll, k.block, k.ranks, false, nil); got != k.want {
+		if got := Choose(k.coll, k.block, k.ranks, Packets, nil); got != k.want {
 			t.Errorf("%v of %d bytes on %d ranks: %s, want %s", k.coll, k.block, k.ranks, got, k.want)
 		}
 	}
 	for coll := schedule.Collective(0); coll < schedule.NumCollectives; coll++ {
 		for ranks := 1; ranks <= 17; ranks++ {
 			for block := int64(1); block <= 1<<30; block *= 2 {
-				for _, optical := range []bool{false, true} {
-					if name := Choose(coll, block, ranks, optical, nil); !schedule.Defined(coll, name, ranks) {
+				for _, from := range []*Choices{Packets, Circuits} {
+					if name := Choose(coll, block, ranks, from, nil); !schedule.Defined(coll, name, ranks) {
 						t.Fatalf("%v of %d bytes on %d ranks: %s is not defined", coll, block, ranks, name)
 					}
 				}

@@ -20,8 +20,9 @@ func PacketCosts(transport string) *plans.Problem {
 
 // PacketsUS predicts the time of a collective on packet planes, in microseconds. A step takes alpha and the transfer
 // time of its busiest rank's bytes.
-func PacketsUS(s calls.Shape, ranks int, cfg *settings.Config, costs *plans.Problem) (us float64, err error) {
-	col, err := BuildSchedule(&s, ranks, false, cfg, nil)
+func PacketsUS(s calls.Shape, ranks int, from *Choices, cfg *settings.Config, costs *plans.Problem) (us float64,
+	err error) {
+	col, err := BuildSchedule(&s, ranks, from, cfg, nil)
 	if err != nil {
 		return 0, err
 	}

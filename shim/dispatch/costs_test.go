@@ -22,7 +22,8 @@ func TestCosts(t *testing.T) {
 	for transport, want := range map[string]float64{ // recursive doubling: 2 steps of 4000 bytes
 		"inproc": 2 * (0.5 + 0.4), "shm": 2 * (1 + 0.8), "tcp": 2 * (20 + 3.2), "rdma": 2 * (3 + 0.32),
 	} {
-		if us, err := PacketsUS(s, 4, &settings.Config{}, PacketCosts(transport)); err != nil || math.Abs(us-want) > 1e-9 {
+		us, err := PacketsUS(s, 4, Packets, &settings.Config{}, PacketCosts(transport))
+		if err != nil || math.Abs(us-want) > 1e-9 {
 			t.Errorf("%s: %v us, %v, want %v", transport, us, err, want)
 		}
 	}

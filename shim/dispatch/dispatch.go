@@ -87,8 +87,8 @@ type Schedule struct {
 }
 
 // BuildSchedule chooses and builds the schedule of a shape on so many ranks. pods are the ranks of each pod; nil: there
-// are none. optical is set for planes with circuits.
-func BuildSchedule(s *calls.Shape, ranks int, optical bool, cfg *settings.Config, pods [][]int) (Schedule, error) {
+// are none.
+func BuildSchedule(s *calls.Shape, ranks int, from *Choices, cfg *settings.Config, pods [][]int) (Schedule, error) {
 	coll := calls.Kinds[s.Kind].Collective
 	block := int64(s.Count) * int64(s.Type.Size())
 	var opts []schedule.Option
@@ -102,7 +102,7 @@ func BuildSchedule(s *calls.Shape, ranks int, optical bool, cfg *settings.Config
 		name = file.Identity()
 		sched, err = file.Schedule(int(s.Root), opts...)
 	} else {
-		name = Arrange(coll, Choose(coll, block, ranks, optical, cfg.Algorithms), pods, cfg.Algorithms)
+		name = Arrange(coll, Choose(coll, block, ranks, from, cfg.Algorithms), pods, cfg.Algorithms)
 		sched, err = schedule.Build(coll, name, ranks, int(s.Root), opts...)
 	}
 	if err != nil {

@@ -42,7 +42,7 @@ type Family struct {
 // Family returns a new family, without plans, of a shape on a number of the fabric's planes. Its plans begin at the
 // maps initial; nil lets planners choose. Planes are alike, so only their number matters.
 func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) (*Family, error) {
-	col, err := dispatch.BuildSchedule(&s, o.Ranks, true, o.Cfg, o.Pods)
+	col, err := dispatch.BuildSchedule(&s, o.Ranks, dispatch.Circuits, o.Cfg, o.Pods)
 	if err != nil {
 		return nil, err
 	}

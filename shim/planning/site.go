@@ -93,7 +93,7 @@ func (o *Site) Small(s calls.Shape, p *plans.Problem) bool {
 	if wire > fixed {
 		return false
 	}
-	packets, err := dispatch.PacketsUS(s, o.Ranks, o.Cfg, o.Packets)
+	packets, err := dispatch.PacketsUS(s, o.Ranks, dispatch.Packets, o.Cfg, o.Packets)
 	return err == nil && dispatch.SmallOnPackets(packets, fixed, wire)
 }
 

@@ -148,7 +148,7 @@ func onPackets(c *comm.Core, s calls.Shape) (float64, error) {
 	if s.Request.Planes != 0 && circuits.Of(c) == nil {
 		costs.BandwidthGbps *= float64(s.Request.Planes.Len()) / float64(len(session.Of(c).Packet.Planes()))
 	}
-	return dispatch.PacketsUS(s, c.Ranks, c.Cfg, costs)
+	return dispatch.PacketsUS(s, c.Ranks, dispatch.PacketsOf(c), c.Cfg, costs)
 }
 
 // packetModel returns the cost model of the packet planes, all of them as one plane.

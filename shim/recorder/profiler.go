@@ -63,12 +63,8 @@ func Profile(c *comm.Core) {
 	if c.Cfg.ProfilerPlugin == "" || len(all) == 0 || profilers == nil {
 		return
 	}
-	hosts := map[string]bool{}
-	for i := range c.Table {
-		hosts[c.Table[i].Host] = true
-	}
 	p, err := profilers.Open(all[0], ProfilerOptions{
-		Comm: c.ID, Name: c.Name, Rank: c.Rank, Ranks: c.Ranks, Nodes: len(hosts), Log: c.Log.Plugin,
+		Comm: c.ID, Name: c.Name, Rank: c.Rank, Ranks: c.Ranks, Nodes: len(c.Hosts()), Log: c.Log.Plugin,
 	})
 	if err != nil {
 		c.Log.Warn("NCCL_PROFILER_PLUGIN is not used: %v", err)

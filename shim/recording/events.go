@@ -169,7 +169,7 @@ func collectiveOf(c *Call, ranks int) (trace.Call, error) {
 		return trace.Call{}, fmt.Errorf("%w: %w", ErrJob, err)
 	}
 	call := trace.Call{Collective: collective.String(), Bytes: c.Bytes(),
-		Algorithm: dispatch.Choose(collective, int64(c.Bytes()), ranks, true, nil)}
+		Algorithm: dispatch.Choose(collective, int64(c.Bytes()), ranks, dispatch.Circuits, nil)}
 	if per := collective.BlockBytes(1, ranks); per > 0 {
 		call.Bytes = math.Round(call.Bytes / per)
 	}

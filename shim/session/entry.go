@@ -23,7 +23,7 @@ func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error
 	if st.InArena(s.Kind) && s.Request.Planes == 0 {
 		return st.sharedEntry(s), nil
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, false, c.Cfg, nil)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, dispatch.PacketsOf(c), c.Cfg, nil)
 	if err != nil {
 		return nil, err
 	}

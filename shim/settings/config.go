@@ -47,6 +47,7 @@ type Config struct {
 	otherLibrary   string
 	NetPlugin      string // NCCL_NET_PLUGIN
 	ProfilerPlugin string // NCCL_PROFILER_PLUGIN
+	TunerPlugin    string // NCCL_TUNER_PLUGIN
 	// DemandWait is how long the leader waits for all ranks to post a group.
 	DemandWait time.Duration
 	// DevicePath is how ranks exchange device memory: one of the DevicePath constants. DeviceExchange is the bytes of

@@ -245,6 +245,10 @@ var vars = []Var{
 		"profiler plugin that is told of calls: a path, a file name, or NAME for libnccl-profiler-NAME.so. Short calls " +
 			"take longer",
 		func(c *Config, v string) error { c.ProfilerPlugin = v; return nil }},
+	{"NCCL_TUNER_PLUGIN", "name|none", "libnccl-tuner.so",
+		"tuner plugin that chooses algorithms on packet planes: a path, a file name, or NAME for libnccl-tuner-NAME.so. " +
+			"Rank 0 asks it when a communicator is made. LIGHTPATH_ALGORITHM goes before it",
+		func(c *Config, v string) error { c.TunerPlugin = v; return nil }},
 	{"NCCL_SHM_DISABLE", "int", "0",
 		"1: processes share no memory, with LIGHTPATH_TRANSPORT=auto. The same on every rank",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoShared, "NCCL_SHM_DISABLE", v, isOne) }},

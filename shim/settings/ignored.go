@@ -15,7 +15,7 @@ var ignoredVars = []Ignored{
 	{"plans and LIGHTPATH_ALGORITHM choose the algorithm", []string{
 		"NCCL_ALGO", "NCCL_PROTO", "NCCL_LL_THRESHOLD", "NCCL_TREE_THRESHOLD", "NCCL_SINGLE_RING_THRESHOLD",
 		"NCCL_P2P_LL_THRESHOLD",
-		"NCCL_CROSS_NIC", "NCCL_GRAPH_FILE", "NCCL_TUNER_PLUGIN",
+		"NCCL_CROSS_NIC", "NCCL_GRAPH_FILE",
 	}},
 	{"there are no channels, thread blocks or staging buffers to size", []string{
 		"NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",

@@ -161,14 +161,16 @@ func (in *Issuer) Of(call *calls.Call) (*Scripted, error) {
 // make makes the script of a shape. If a shape has none, the log says why.
 func (in *Issuer) make(s calls.Shape) (*Scripted, error) {
 	c := in.c
-	coll, optical := calls.Kinds[s.Kind].Collective, circuits.Of(c) != nil
+	coll := calls.Kinds[s.Kind].Collective
 	args := program.Args{
 		Rank: c.Rank, Planes: in.Lanes, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
 		Scale: calls.KernelsOf(&s, c.Ranks).Scale != nil,
 	}
 	e := &Scripted{}
 	var plan *plans.Plan
-	if optical {
+	from := dispatch.PacketsOf(c)
+	if circuits.Of(c) != nil {
+		from = dispatch.Circuits
 		a, why, err := in.askPlan(s)
 		switch {
 		case err != nil:
@@ -180,7 +182,7 @@ func (in *Issuer) make(s calls.Shape) (*Scripted, error) {
 	} else if _, chosen := c.Cfg.Algorithms[coll.String()]; !chosen && !in.Every {
 		return in.without(s, "LIGHTPATH_ALGORITHM names no algorithm for it"), nil
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, optical, c.Cfg, in.site.Pods)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, from, c.Cfg, in.site.Pods)
 	if err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	if e := o.session.Programs.Get(key); e != nil {
 		return e, nil
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, true, c.Cfg, p.Pods)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, dispatch.Circuits, c.Cfg, p.Pods)
 	if err != nil {
 		return nil, err
 	}
