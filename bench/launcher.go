@@ -30,6 +30,7 @@ type Report struct {
 	Count      int64      `json:"count"`
 	InPlace    int        `json:"inplace"`
 	TimeUS     float64    `json:"time_us"`
+	CPUUS      float64    `json:"cpu_us"`   // processor time of the rank's process per call, in loops
 	Iters      [][2]int64 `json:"iters_ns"` // sync runs: start and end, CLOCK_MONOTONIC
 	Wrong      int64      `json:"wrong"`
 	Error      string     `json:"error"`

@@ -133,17 +133,17 @@ class Rank:
         for _ in range(run["warmup"]):
             call()
         self.group.barrier().wait()
-        start = time.monotonic_ns()
+        start, cpu = time.monotonic_ns(), time.process_time_ns()
         for _ in range(run["iters"]):
             call()
-        us = (time.monotonic_ns() - start) / 1e3 / run["iters"]
+        us, cpu_us = (t / 1e3 / run["iters"] for t in (time.monotonic_ns() - start, time.process_time_ns() - cpu))
         bad = 0
         if run["check"]:
             self.group.barrier().wait()
             self.prepare(run, send, recv)
             call()
             bad = self.wrong(run, recv)
-        return us, bad
+        return us, cpu_us, bad
 
     def unsupported(self, run):
         what = run["collective"]
@@ -189,7 +189,7 @@ def main():
             say(unsupported=why)
             continue
         try:
-            us, bad = me.run(run)
+            us, cpu_us, bad = me.run(run)
         except RuntimeError as e:
             say(error=str(e), result=1)
             return 1
@@ -199,6 +199,7 @@ def main():
             count=run["count"],
             inplace=run["inplace"],
             time_us=us,
+            cpu_us=cpu_us,
             wrong=bad,
         )
     dist.destroy_process_group()

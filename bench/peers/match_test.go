@@ -177,7 +177,7 @@ func TestSessionTimeout(t *testing.T) {
 	s, err := startSession(t.Context(), &c, &Programs{}, setting{ranks: 2, cores: 2}, time.Minute)
 	require.NoError(t, err)
 	s.timeout = 10 * time.Millisecond
-	if _, _, err := s.run("run"); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := s.run("run"); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a silent rank: %v, want a deadline exceeded", err)
 	}
 	s.patience = 0
@@ -213,15 +213,15 @@ func TestInstalled(t *testing.T) {
 				schedule.ReduceScatter, schedule.Broadcast} {
 				for _, count := range []int64{1, 37, 5000} {
 					spec.Collective = c
-					us, wrong, err := s.run(spec.RunLine(count*4, count, c == schedule.Broadcast))
+					one, err := s.run(spec.RunLine(count*4, count, c == schedule.Broadcast))
 					if known.Name == "gloo" && c == schedule.ReduceScatter {
 						if !errors.Is(err, errUnsupported) {
 							t.Errorf("reducescatter of gloo: %v, want unsupported", err)
 						}
 						continue
 					}
-					if err != nil || wrong != 0 || us <= 0 {
-						t.Errorf("%s of %d elements: %v us, %d wrong, %v", c, count, us, wrong, err)
+					if err != nil || one.wrong != 0 || one.us <= 0 || one.cpuUS <= 0 {
+						t.Errorf("%s of %d elements: %+v, %v", c, count, one, err)
 					}
 				}
 			}

@@ -62,11 +62,14 @@ type Point struct {
 	// LeastRatio compares the least samples instead of the medians. Work of other processes, which disturbs most rounds,
 	// changes it less than Ratio.
 	LeastRatio float64 `json:"least_sample_ratio,omitempty"`
+	// CPURatio compares the processor time of Best's ranks with that of the subject's, by medians.
+	CPURatio float64 `json:"cpu_ratio,omitempty"`
 }
 
 // Samples are the samples of one contender at a point.
 type Samples struct {
 	TimesUS  []float64 `json:"times_us"` // by round
+	CPUUS    []float64 `json:"cpu_us"`   // processor time of a call, of all ranks together, by round
 	MedianUS float64   `json:"median_us"`
 	AlgBW    float64   `json:"algbw_gbs"`
 	BusBW    float64   `json:"busbw_gbs"`
@@ -211,12 +214,13 @@ func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []
 	told := time.Now()
 	for r := range m.o.Rounds {
 		for _, p := range points {
-			times, err := m.round(ctx, p, c, p.Bytes <= checkedAlways, r)
+			samples, err := m.round(ctx, p, c, p.Bytes <= checkedAlways, r)
 			if err != nil {
 				return err
 			}
-			for name, us := range times {
-				p.Contenders[name].TimesUS = append(p.Contenders[name].TimesUS, us)
+			for name, s := range samples {
+				all := p.Contenders[name]
+				all.TimesUS, all.CPUUS = append(all.TimesUS, s.us), append(all.CPUUS, s.cpuUS)
 			}
 		}
 		if time.Since(told) > tellEvery {
@@ -310,23 +314,23 @@ func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (
 	}
 	for p.Warmup, p.Iters = 1, 2; ; {
 		tried := p.Iters
-		times, err := m.round(ctx, p, c, true, 0)
+		samples, err := m.round(ctx, p, c, true, 0)
 		if err != nil {
 			return nil, err
 		}
-		if p.chooseIterations(times); p.Iters <= 4*tried {
-			return p, m.settle(ctx, p, c, times)
+		if p.chooseIterations(samples); p.Iters <= 4*tried {
+			return p, m.settle(ctx, p, c, samples)
 		}
 		p.Iters = min(p.Iters, 100*tried)
 	}
 }
 
 // settle makes calls of a point until each library has adapted to a buffer that is used again. Lightpath gives it large
-// pages with the 16th call, and a large buffer in several calls. times has the time of a call of each contender.
-func (m *match) settle(ctx context.Context, p *Point, c schedule.Collective, times map[string]float64) error {
+// pages with the 16th call, and a large buffer in several calls. samples has one of each contender.
+func (m *match) settle(ctx context.Context, p *Point, c schedule.Collective, samples map[string]sample) error {
 	slowest := 1.0
-	for _, us := range times {
-		slowest = max(slowest, us)
+	for _, s := range samples {
+		slowest = max(slowest, s.us)
 	}
 	once := *p
 	once.Warmup, once.Iters = 0, int(max(2, min(settleCalls, settleUS/slowest)))
@@ -337,8 +341,8 @@ func (m *match) settle(ctx context.Context, p *Point, c schedule.Collective, tim
 // round takes one sample of every contender, beginning with another one each time. MPI_Bcast has one buffer, so all
 // contenders broadcast in place.
 func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, check bool,
-	r int) (map[string]float64, error) {
-	times := map[string]float64{}
+	r int) (map[string]sample, error) {
+	samples := map[string]sample{}
 	spec := bench.Spec{Collective: c, Type: m.o.Type, Op: m.o.Op, Check: check}
 	for i := range m.sessions {
 		if err := ctx.Err(); err != nil {
@@ -353,7 +357,7 @@ func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, chec
 		if mine.Iters > 0 {
 			spec.Warmup, spec.Iters = 1, mine.Iters
 		}
-		us, wrong, err := s.run(spec.RunLine(p.Bytes, p.Count, c == schedule.Broadcast))
+		one, err := s.run(spec.RunLine(p.Bytes, p.Count, c == schedule.Broadcast))
 		if err != nil {
 			mine.Lacks = err.Error()
 			if !errors.Is(err, errUnsupported) {
@@ -364,10 +368,10 @@ func (m *match) round(ctx context.Context, p *Point, c schedule.Collective, chec
 			}
 			continue
 		}
-		mine.Wrong += wrong
-		times[s.name] = us
+		mine.Wrong += one.wrong
+		samples[s.name] = one
 	}
-	return times, nil
+	return samples, nil
 }
 
 const (
@@ -381,16 +385,16 @@ const (
 
 // chooseIterations chooses the iterations of a sample. All contenders have the same number, except those so slow that
 // all samples would become too short.
-func (p *Point) chooseIterations(times map[string]float64) {
+func (p *Point) chooseIterations(samples map[string]sample) {
 	fastest := math.Inf(1)
-	for _, us := range times {
-		fastest = min(fastest, us)
+	for _, s := range samples {
+		fastest = min(fastest, s.us)
 	}
 	p.Iters = int(max(2, min(sampleUS/fastest, mostIters)))
 	p.Warmup = max(1, p.Iters/5)
-	for name, us := range times {
+	for name, s := range samples {
 		p.Contenders[name].Iters = 0
-		if few := int(max(2, min(patience/us, mostIters))); few < p.Iters {
+		if few := int(max(2, min(patience/s.us, mostIters))); few < p.Iters {
 			p.Contenders[name].Iters = few
 		}
 	}
@@ -411,7 +415,7 @@ func (p *Point) evaluate(c schedule.Collective, t datatype.Type) {
 
 // judge compares the subject with its peers. A contender with a wrong element does not count.
 func (p *Point) judge() {
-	p.Ratio, p.Best, p.LeastRatio = nil, "", 0
+	p.Ratio, p.Best, p.LeastRatio, p.CPURatio = nil, "", 0, 0
 	var peers [][]float64
 	var names []string
 	for _, known := range Contenders() {
@@ -431,4 +435,7 @@ func (p *Point) judge() {
 		least = min(least, slices.Min(times))
 	}
 	p.LeastRatio = least / slices.Min(subject.TimesUS)
+	if mine := sampling.Median(subject.CPUUS); mine > 0 {
+		p.CPURatio = sampling.Median(p.Contenders[p.Best].CPUUS) / mine
+	}
 }

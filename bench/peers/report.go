@@ -72,12 +72,12 @@ func (d *Document) WriteText(w io.Writer) {
 		if i == 0 || d.Points[i-1].Transport != p.Transport || d.Points[i-1].Collective != p.Collective ||
 			d.Points[i-1].Ranks != p.Ranks {
 			fmt.Fprintf(w, "#\n# %s, %s, %d ranks: medians of %d samples in us; ratio: best peer / %s, median over "+
-				"rounds, 95 %% interval; least: of least samples\n", p.Collective, p.Transport, p.Ranks, d.Rounds, Subject)
+				"rounds, 95 %% interval; least: of least samples; cpu: of the processor time of all ranks\n", p.Collective, p.Transport, p.Ranks, d.Rounds, Subject)
 			fmt.Fprintf(w, "# %12s %12s %9s %6s %6s", "size (B)", "count", "type", "redop", "iters")
 			for _, n := range names {
 				fmt.Fprintf(w, " %15s", n)
 			}
-			fmt.Fprintf(w, " %8s %8s  %-20s %6s %s\n", "algbw", "busbw", "ratio", "least", "best")
+			fmt.Fprintf(w, " %8s %8s  %-20s %6s %6s %s\n", "algbw", "busbw", "ratio", "least", "cpu", "best")
 		}
 		fmt.Fprintf(w, "  %12d %12d %9s %6s %6d", p.Bytes, p.Count, p.Type, p.Op, p.Iters)
 		for _, n := range names {
@@ -90,7 +90,7 @@ func (d *Document) WriteText(w io.Writer) {
 		s := p.Contenders[Subject]
 		fmt.Fprintf(w, " %8.2f %8.2f", s.AlgBW, s.BusBW)
 		if p.Ratio != nil {
-			fmt.Fprintf(w, "  %-20s %6.2f %s", p.Ratio, p.LeastRatio, p.Best)
+			fmt.Fprintf(w, "  %-20s %6.2f %6.2f %s", p.Ratio, p.LeastRatio, p.CPURatio, p.Best)
 		}
 		fmt.Fprintln(w)
 	}

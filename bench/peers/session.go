@@ -153,36 +153,43 @@ func (c *rankConn) read(end time.Time) (answer, error) {
 	return a, nil
 }
 
-// run makes every rank do one run. It returns the mean iteration of the slowest rank, in us, and the number of wrong
-// elements. After an error other than errUnsupported the session cannot be used again.
-func (s *session) run(line string) (us float64, wrong int64, err error) {
+// sample is one run of all ranks.
+type sample struct {
+	us    float64 // mean iteration of the slowest rank
+	cpuUS float64 // processor time of an iteration, of all ranks together
+	wrong int64   // elements
+}
+
+// run makes every rank do one run. After an error other than errUnsupported the session cannot be used again.
+func (s *session) run(line string) (all sample, err error) {
 	end := time.Now().Add(s.timeout)
 	for r, c := range s.ranks {
 		if _, err := c.Write([]byte(line + "\n")); err != nil {
-			return 0, 0, s.explain(fmt.Errorf("rank %d: %w", r, err))
+			return sample{}, s.explain(fmt.Errorf("rank %d: %w", r, err))
 		}
 	}
 	for r, c := range s.ranks {
 		a, err := c.read(end)
 		switch {
 		case err != nil:
-			return 0, 0, s.explain(fmt.Errorf("rank %d: %w", r, err))
+			return sample{}, s.explain(fmt.Errorf("rank %d: %w", r, err))
 		case a.Error != "":
-			return 0, 0, s.explain(fmt.Errorf("rank %d: %s", r, a.Error))
+			return sample{}, s.explain(fmt.Errorf("rank %d: %s", r, a.Error))
 		case a.Unsupported != "":
 			// All ranks read the same line and give the same answer.
-			us, err = 0, fmt.Errorf("%w: %s", errUnsupported, a.Unsupported)
+			err = fmt.Errorf("%w: %s", errUnsupported, a.Unsupported)
 			for _, other := range s.ranks[r+1:] {
 				if _, e := other.read(end); e != nil {
-					return 0, 0, s.explain(e)
+					return sample{}, s.explain(e)
 				}
 			}
-			return us, 0, err
+			return sample{}, err
 		}
-		us = max(us, a.TimeUS)
-		wrong += a.Wrong
+		all.us = max(all.us, a.TimeUS)
+		all.cpuUS += a.CPUUS
+		all.wrong += a.Wrong
 	}
-	return us, wrong, nil
+	return all, nil
 }
 
 // explain adds the output of the processes. If a rank has hung up, it or its launcher is ending. explain waits for that

@@ -74,20 +74,20 @@ func TestSummarize(t *testing.T) {
 
 func TestChooseIterations(t *testing.T) {
 	for _, c := range []struct {
-		times        map[string]float64
+		samples      map[string]sample
 		iters, slows int
 	}{
-		{map[string]float64{"a": 10, "b": 20}, 2000, 0},
-		{map[string]float64{"a": 1000, "b": 2000}, 20, 0},
-		{map[string]float64{"a": 1e6, "b": 2e6}, 2, 0},
-		{map[string]float64{"a": 0.2, "b": 0.3}, 100e3, 0},
-		{map[string]float64{"a": 0.01, "b": 0}, mostIters, 0},
-		{map[string]float64{"a": 100, "b": 1e5}, 200, 5}, // b cannot have 200 in half a second
+		{map[string]sample{"a": {us: 10}, "b": {us: 20}}, 2000, 0},
+		{map[string]sample{"a": {us: 1000}, "b": {us: 2000}}, 20, 0},
+		{map[string]sample{"a": {us: 1e6}, "b": {us: 2e6}}, 2, 0},
+		{map[string]sample{"a": {us: 0.2}, "b": {us: 0.3}}, 100e3, 0},
+		{map[string]sample{"a": {us: 0.01}, "b": {us: 0}}, mostIters, 0},
+		{map[string]sample{"a": {us: 100}, "b": {us: 1e5}}, 200, 5}, // b cannot have 200 in half a second
 	} {
 		p := &Point{Contenders: map[string]*Samples{"a": {}, "b": {}}}
-		p.chooseIterations(c.times)
+		p.chooseIterations(c.samples)
 		if p.Iters != c.iters || p.Contenders["b"].Iters != c.slows || p.Contenders["a"].Iters != 0 || p.Warmup < 1 {
-			t.Errorf("%v: %d iterations, %d of b; want %d and %d", c.times, p.Iters, p.Contenders["b"].Iters, c.iters, c.slows)
+			t.Errorf("%v: %d iterations, %d of b; want %d and %d", c.samples, p.Iters, p.Contenders["b"].Iters, c.iters, c.slows)
 		}
 	}
 }

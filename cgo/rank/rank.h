@@ -168,6 +168,7 @@ struct barrier;
 struct barrier *barrier_open(const char *path, int world);
 void barrier_wait(struct barrier *b);
 int64_t now_ns(void);
+int64_t cpu_ns(void); /* of the process */
 
 /* Publishes (rank 0) or waits for the unique id; 0, or -1 after a line on standard error. */
 int rendezvous_put(const char *path, const ncclUniqueId *id);

@@ -72,7 +72,7 @@ static void whole_call(const struct worker *w, const struct run *r, struct buffe
 }
 
 struct outcome {
-  double us;
+  double us, cpu_us; /* of a call; cpu_us: processor time of the process, in loops */
   uint64_t wrong;
   int64_t (*iters)[2];
 };
@@ -124,7 +124,9 @@ static struct outcome run_loop(const struct worker *w, const struct run *r, stru
     for (int i = 0; i < r->warmup; i++) whole_call(w, r, at);
   }
   if (w->bar) barrier_wait(w->bar);
+  int64_t cpu = cpu_ns();
   out.us = back_to_back(w, r, at, out.iters);
+  out.cpu_us = (double)(cpu_ns() - cpu) / 1e3 / r->iters;
   if (r->check) {
     if (w->bar) barrier_wait(w->bar); /* as in run_sync */
     prepare(w, r, b, at);
@@ -144,9 +146,10 @@ static void report(const struct worker *w, const struct run *r, const struct out
   pthread_mutex_lock(&output);
   fprintf(
       w->out,
-      "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,\"wrong\":%llu",
+      "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,\"cpu_us\":%.4f,"
+      "\"wrong\":%llu",
       w->rank, collective_name(r->coll), (unsigned long long)r->bytes, (unsigned long long)r->count, r->inplace, o->us,
-      (unsigned long long)o->wrong);
+      o->cpu_us, (unsigned long long)o->wrong);
   if (o->iters) {
     fprintf(w->out, ",\"iters_ns\":[");
     for (int i = 0; i < r->iters; i++)

@@ -65,11 +65,15 @@ void barrier_wait(struct barrier *b) {
   while (atomic_load(&b->page->round) == round) syscall(SYS_futex, &b->page->round, FUTEX_WAIT, round, NULL, NULL, 0);
 }
 
-int64_t now_ns(void) {
+static int64_t clock_ns(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+
+int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+int64_t cpu_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
 static void write_id(FILE *f, const ncclUniqueId *id) {
   for (int i = 0; i < NCCL_UNIQUE_ID_BYTES; i++) fprintf(f, "%02x", (unsigned char)id->internal[i]);
