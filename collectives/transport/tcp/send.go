@@ -81,8 +81,11 @@ func (c *conn) send(h *wire.Header, payload []byte, lend bool) (int, error) {
 // record adds bytes of the header and of the payload, which the kernel has accepted, to the journal.
 // Hot path: no allocation, no logging.
 func (c *conn) record(payload []byte, header int, lend bool) {
-	j := &c.sent
-	if len(j.spans)-j.first >= maxSpans || len(j.now.mem)-j.now.used < wire.HeaderSize+copied {
+	j, copies := &c.sent, header
+	if !lend {
+		copies += len(payload)
+	}
+	if len(j.spans)-j.first >= maxSpans || len(j.now.mem)-j.now.used < copies {
 		j.trim(c.received())
 	}
 	j.add(c.head[c.headAt:c.headAt+header], false)
