@@ -172,7 +172,7 @@ lightpath topology delta plan --in job.json --out topology.json --fabric fabric.
 	"topology delta simulate": `
 lightpath topology delta simulate --in job.json --topology topology.json`,
 	"topology lumos place": `
-lightpath topology lumos place --fabric fabric.yaml --gpus 64 --dp 8 --pp 2`,
+lightpath topology lumos place --fabric lumos-1-25.6 --gpus 512 --pp 2 --dp 6`,
 	"topology lumos plan": `
 lightpath topology lumos plan --in requirement.json --out core.json --fabric fabric.yaml`,
 	"topology lumos rewire": `

@@ -82,18 +82,19 @@ func Maps(g *dag.Graph, c dag.Circuits) ([]circuit.Permutation, error) {
 	return maps, nil
 }
 
-// Fabric returns the fabric file for planning collectives between pods: a rank per pod, and a plane per port, on the
-// given switch.
-func Fabric(g *dag.Graph, planes int, ocs fabric.OCS, costs fabric.Costs) (*fabric.Fabric, error) {
-	if planes > plans.MaxPlanes {
-		return nil, fmt.Errorf("the busiest pod has %d circuits, and a fabric file holds %d planes", planes, plans.MaxPlanes)
+// Fabric returns the fabric file for planning collectives between pods: a rank per pod, and planes of the given names, one
+// per port, on the given switch.
+func Fabric(g *dag.Graph, planes []string, ocs fabric.OCS, costs fabric.Costs) (*fabric.Fabric, error) {
+	if len(planes) > plans.MaxPlanes {
+		return nil, fmt.Errorf("the busiest pod has %d circuits, and a fabric file holds %d planes", len(planes),
+			plans.MaxPlanes)
 	}
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: g.Name, Ranks: len(PodNames(g)), OCS: []fabric.OCS{ocs}, Costs: costs,
 		Circuits: plans.Simplex, Forwarding: true,
 	}
-	for j := range planes {
-		f.Planes = append(f.Planes, fabric.Plane{Name: PlaneName(j), Bandwidth: fabric.Rate(g.Gbps * 1e9), OCS: ocs.Name})
+	for _, name := range planes {
+		f.Planes = append(f.Planes, fabric.Plane{Name: name, Bandwidth: fabric.Rate(g.Gbps * 1e9), OCS: ocs.Name})
 	}
 	if _, err := fabric.Decode(f.Encode()); err != nil { // names what a flag cannot be
 		return nil, err
@@ -101,8 +102,14 @@ func Fabric(g *dag.Graph, planes int, ocs fabric.OCS, costs fabric.Costs) (*fabr
 	return f, nil
 }
 
-// PlaneName returns the name of plane j in files.
-func PlaneName(j int) string { return fmt.Sprintf("port%d", j) }
+// PlaneNames returns the usual names of planes in files.
+func PlaneNames(planes int) []string {
+	names := make([]string, planes)
+	for j := range names {
+		names[j] = fmt.Sprintf("port%d", j)
+	}
+	return names
+}
 
 // Reallocate returns the job with the ports that another copy of it leaves unused on topology c. The other
 // copy has the pods of a replica in reverse order. Each pod has its own ports and the unused ports of its

@@ -36,7 +36,9 @@ func TestDelta(t *testing.T) {
 	}
 	must("generate", "--model", "gpt-7b", "--bandwidth", "100", "--out", at("job.json"))
 	must("plan", "--in", at("job.json"), "--out", at("topology.json"), "--fabric", at("fabric.yaml"), "--ocsd",
-		at("ocsd.yaml"), "--maps", at("maps"))
+		at("ocsd.yaml"), "--maps", at("maps"), "--plane-names", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p")
+	lightpath.Refuse(t, "", []string{"--plane-names: 1 names"}, "topology", "delta", "plan", "--in", at("job.json"), "--maps",
+		at("maps"), "--plane-names", "a")
 	var planned, simulated delta.Result
 	read(t, at("topology.json"), &planned)
 	if planned.Job != "gpt-7b" || planned.PortsUsed > planned.Ports || planned.MakespanUS < planned.LowerBoundUS {

@@ -21,6 +21,7 @@ import (
 // planeFiles are the files with which switches take a topology.
 type planeFiles struct {
 	fabric, maps, ocsd, endpoint string
+	names                        []string // of the planes; none: port0, port1, ...
 	reconfig                     time.Duration
 	control                      controlFlags
 }
@@ -40,6 +41,8 @@ func (f *planeFiles) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "", "fabric file to write: a rank per pod, a plane per port")
 	fl.StringVar(&f.maps, "maps", "", "directory for the map of each plane")
+	fl.StringSliceVar(&f.names, "plane-names", nil,
+		"names of the planes in these files, as in the fabric file of a cluster (default port0,port1,...)")
 	fl.StringVar(&f.ocsd, "ocsd", "", "controller file to write, whose planes start with these maps; needs --fabric")
 	fl.StringVar(&f.endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock",
 		"socket of the emulated switch, for the fabric file")
@@ -61,9 +64,13 @@ func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 	if err != nil {
 		return err
 	}
+	names, err := f.planes(len(maps))
+	if err != nil {
+		return err
+	}
 	if f.fabric != "" {
 		ocs := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: f.endpoint, Reconfig: f.reconfig}
-		file, err := delta.Fabric(g, len(maps), ocs, fabric.Costs{})
+		file, err := delta.Fabric(g, names, ocs, fabric.Costs{})
 		if err != nil {
 			return fmt.Errorf("--fabric: %w", err)
 		}
@@ -82,11 +89,22 @@ func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 	if f.maps == "" {
 		return nil
 	}
-	return writePlaneMaps(f.maps, maps)
+	return writePlaneMaps(f.maps, names, maps)
+}
+
+// planes returns the names of n planes.
+func (f *planeFiles) planes(n int) ([]string, error) {
+	switch {
+	case f.names == nil:
+		return delta.PlaneNames(n), nil
+	case len(f.names) < n:
+		return nil, fmt.Errorf("--plane-names: %d names, and the topology needs %d planes", len(f.names), n)
+	}
+	return f.names[:n], nil
 }
 
 // writePlaneMaps writes a file per plane into a directory, which is made.
-func writePlaneMaps(dir string, maps []circuit.Permutation) error {
+func writePlaneMaps(dir string, names []string, maps []circuit.Permutation) error {
 	if dir == "-" {
 		return errors.New("--maps: a directory, not standard output")
 	}
@@ -94,8 +112,7 @@ func writePlaneMaps(dir string, maps []circuit.Permutation) error {
 		return fmt.Errorf("--maps: %w", err)
 	}
 	for j, m := range maps {
-		if err := cli.WriteOutput("maps", filepath.Join(dir, delta.PlaneName(j)+".json"), append(mapText(m),
-			'\n')); err != nil {
+		if err := cli.WriteOutput("maps", filepath.Join(dir, names[j]+".json"), append(mapText(m), '\n')); err != nil {
 			return err
 		}
 	}

@@ -116,3 +116,22 @@ func TestLumosPlanAndRewire(t *testing.T) {
 		file("g.yaml"),
 		"--groups", "0,9")
 }
+
+// TestPlaceForSlurm checks the order of a job's nodes and the topology that Slurm gets.
+func TestPlaceForSlurm(t *testing.T) {
+	dir := t.TempDir()
+	hosts, topology := filepath.Join(dir, "hosts"), filepath.Join(dir, "topology.conf")
+	lightpath.Succeed(t, "", "topology", "lumos", "place", "--gpus", "512", "--pp", "1", "--dp", "2", "--busy", "3",
+		"--hostfile", hosts, "--slurm-topology", topology, "--node", "n%d")
+	if got := clitest.Content(t, hosts); got != "n3\nn4\n" {
+		t.Errorf("hosts: %q", got)
+	}
+	got := clitest.Content(t, topology)
+	for _, want := range []string{"SwitchName=leaf63 Nodes=n63\n", "SwitchName=pod1 Switches=leaf[8-15]\n",
+		"SwitchName=core Switches=pod[0-7]\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in:\n%s", want, got)
+		}
+	}
+	lightpath.Refuse(t, "", []string{"--node", "one %d"}, "topology", "lumos", "place", "--hostfile", hosts, "--node", "n")
+}

@@ -34,6 +34,7 @@ type leafLinks struct {
 func newLumosPlace() *cobra.Command {
 	var name, asJSON string
 	var gpus, busy int
+	var slurm slurmFiles
 	var grid place.Grid
 	shares := place.Volume{place.Forward: 0.003, place.Tokens: 0.1, place.Backward: 0.003, place.Replicas: 0.05}
 	cmd := &cobra.Command{
@@ -52,6 +53,9 @@ func newLumosPlace() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := slurm.write(f.Shape(), p.Ranks); err != nil {
+				return err
+			}
 			if asJSON != "" {
 				return cli.WriteJSON("json", asJSON, p)
 			}
@@ -66,6 +70,9 @@ func newLumosPlace() *cobra.Command {
 	fl.IntVar(&grid.EP, "ep", 1, "replicas in a group of experts, which stays in a pod")
 	fl.IntVar(&busy, "busy", 0, "servers of each pod that other jobs use")
 	fl.StringVar(&asJSON, "json", "", "write JSON (- for standard output)")
+	fl.StringVar(&slurm.hosts, "hostfile", "", "write the nodes in the order of ranks, for srun -m arbitrary")
+	fl.StringVar(&slurm.topology, "slurm-topology", "", "write leaves and pods as Slurm's topology.conf")
+	fl.StringVar(&slurm.node, "node", "node%d", "Slurm's name of a server; %d is its number, from 0")
 	return cmd
 }
 
