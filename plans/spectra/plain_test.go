@@ -129,6 +129,23 @@ func TestFrom(t *testing.T) {
 	}
 }
 
+// TestStanding: the circuits of a pair share its demand; a pair without one has no plan.
+func TestStanding(t *testing.T) {
+	d := [][]float64{{0, 4000, 0, 1000}, {0, 0, 3000, 0}, {0, 0, 0, 0}, {0, 0, 1500, 0}}
+	p := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 3, BandwidthGbps: 8, ReconfigUS: 10,
+		Circuits: plans.Simplex, Demand: d}
+	maps := []circuit.Permutation{{1, 2, 3, 0}, {1, 2, 3, 0}, {3, 0, -1, 2}}
+	plan, us := spectra.Standing(p, maps)
+	if us != 2 || plan.CCTUS != 12 {
+		t.Errorf("%v us, %v from the dark", us, plan.CCTUS)
+	}
+	feasible(t, p, plan)
+	d[0][2] = 1
+	if plan, _ := spectra.Standing(p, maps); plan != nil {
+		t.Error("0 has no circuit to 2")
+	}
+}
+
 // BenchmarkPlanning is what a leader does while ranks wait: a dense uneven matrix, two planes.
 func BenchmarkPlanning(b *testing.B) {
 	for _, n := range []int{8, 16, 32, 64} {

@@ -128,8 +128,12 @@ func (m *Machine) decideRound() error {
 	if err != nil {
 		return fmt.Errorf("shim: round %#x: %w", m.work.seq, err)
 	}
-	holds := ticket.AppendHolds(nil, m.cfg.Ranks, plan)
-	if len(holds) > int(control.MaxBody(control.MsgTicket))/2 { // too large for a message
+	var holds []byte
+	if plan != nil {
+		holds = ticket.AppendHolds(nil, m.cfg.Ranks, plan)
+	}
+	// A pair has no circuit, or the plan is too large for a message.
+	if plan == nil || len(holds) > int(control.MaxBody(control.MsgTicket))/2 {
 		m.closeRound()
 		m.rest()
 		return nil

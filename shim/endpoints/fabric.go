@@ -64,7 +64,7 @@ func (f *Fabric) Pin(cfg *settings.Config) error {
 			"and those of fabric %s are pinned by %s: want %s: %w", cfg.Planner, f.Path, f.PinnedBy, settings.PlannerStatic,
 			errdefs.ErrInvalidUsage)
 	}
-	cfg.Planner, cfg.PlanCurrent, cfg.Demand = settings.PlannerStatic, true, settings.DemandOff
+	cfg.Planner, cfg.PlanCurrent = settings.PlannerStatic, true
 	return nil
 }
 

@@ -44,12 +44,13 @@ func (d *Demand) Total() (total, busiest int64) {
 	return total, busiest
 }
 
-// Worthwhile reports whether a matrix gains by circuits: over all planes, its busiest port sends
-// for longer than a plane takes to switch.
+// Worthwhile reports whether a matrix gains by circuits: over all planes, its busiest port sends for longer than a
+// plane takes to switch. Planes that do not switch are always used.
 func (o *Site) Worthwhile(d *Demand) bool {
 	_, busiest := d.Total()
 	t := o.Template
-	return plans.WireUS(t, float64(busiest))/float64(len(o.Planes)) > t.ReconfigUS+t.AlphaUS+t.HopUS
+	return busiest > 0 && o.static() ||
+		plans.WireUS(t, float64(busiest))/float64(len(o.Planes)) > t.ReconfigUS+t.AlphaUS+t.HopUS
 }
 
 // DemandProblem returns the planning problem of a matrix on a number of planes. The model of demands has no cost per

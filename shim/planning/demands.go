@@ -42,8 +42,15 @@ type demands struct {
 }
 
 // Demand returns the plan of a matrix on planes at the given maps. If a matrix recurs, Demand improves its plan in the
-// background.
+// background. If planes do not move, the result may be nil: a pair of ranks has no circuit.
 func (b *Book) Demand(d *Demand, maps []circuit.Permutation) (*plans.Plan, error) {
+	if b.site.static() {
+		plan, cct := spectra.Standing(b.site.DemandProblem(d, len(maps)), maps)
+		if plan != nil {
+			plan.CCTUS = cct
+		}
+		return plan, nil
+	}
 	b.demands.mu.Lock()
 	defer b.demands.mu.Unlock()
 	key := demandKey{d.Digest, len(maps)}

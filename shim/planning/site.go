@@ -51,11 +51,14 @@ func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 		agreeUS: float64(fab.Costs.Barrier) / float64(time.Microsecond)}
 }
 
+// static reports whether communicators use the circuits that they find.
+func (o *Site) static() bool { return o.Cfg.PlanCurrent && o.Cfg.Planner == settings.PlannerStatic }
+
 // Interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves
 // no circuits if the chosen planner moves none.
 func (o *Site) Interim(p *plans.Problem) (*plans.Plan, ID, error) {
 	name := "perstep"
-	if o.Cfg.PlanCurrent && o.Cfg.Planner == settings.PlannerStatic {
+	if o.static() {
 		name = settings.PlannerStatic
 	}
 	return Solve(name, p, planner.Options{SinglePlane: true})

@@ -91,7 +91,8 @@ var vars = []Var{
 		func(c *Config, v string) error { return c.SetAlgorithms(v) }},
 	{"LIGHTPATH_DEMAND", "spectra|plain|off", DemandSpectra,
 		"grouped sends and receives of all ranks on circuits. spectra: SPECTRA schedules them. plain: in " +
-			"order of distance. off: they use packet planes",
+			"order of distance. With circuits that do not move, such as pinned ones, both use these. off: they use " +
+			"packet planes",
 		func(c *Config, v string) error { return setChoice(&c.Demand, v, DemandSpectra, DemandPlain, DemandOff) }},
 	{"LIGHTPATH_DEMAND_WAIT", "duration", "10ms",
 		"how long a group of sends and receives waits for the groups of the other ranks before it uses packet " +

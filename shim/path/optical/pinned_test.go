@@ -17,7 +17,8 @@ import (
 )
 
 // TestPinnedCircuits: on a pinned fabric, collectives and exchanges use the circuits that an operator has set, and move
-// none, also while plans are being made. So does a communicator of two ranks, to which other ports have circuits.
+// none, also while plans are being made. An exchange uses packet planes if a pair has no circuit. A communicator of two
+// ranks, to which other ports have circuits, uses them as well.
 func TestPinnedCircuits(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, func(f *fabric.Fabric) { f.PinnedBy = "job" })
 	maps := []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 3)}
@@ -27,6 +28,7 @@ func TestPinnedCircuits(t *testing.T) {
 	before, err := server.Core().Snapshot()
 	require.NoError(t, err)
 	t.Setenv("LIGHTPATH_FAULT", "plan-delay:20ms")
+	t.Setenv("LIGHTPATH_DEMAND_WAIT", "40s")
 	w := shimtest.NewWorld(t, 4)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 3 {
@@ -35,6 +37,23 @@ func TestPinnedCircuits(t *testing.T) {
 			require.NoError(t, k.Run(w, rng))
 		}
 		require.NoError(t, shimtest.RandomMessages(rng, 4, 50000).Exchange(w, 1, func(int) time.Duration { return 0 }))
+	}
+	carried := func(m shimtest.Messages) uint64 {
+		before := framesOf(t, server)
+		require.NoError(t, m.Exchange(w, 2, shimtest.NoDelay))
+		return framesOf(t, server) - before
+	}
+	ring := make(shimtest.Messages, 4) // both directions
+	for r := range ring {
+		ring[r] = make([][]int, 4)
+		ring[r][(r+1)%4], ring[r][(r+3)%4] = []int{50000}, []int{3, 40000}
+	}
+	if carried(ring) < 100 {
+		t.Error("messages between neighbours use packet planes")
+	}
+	ring[0][2] = []int{50000}
+	if carried(ring) > 0 {
+		t.Error("circuits carry messages, and a pair has none")
 	}
 	part := shimtest.NewWorld(t, 2)
 	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Op: datatype.Sum, Count: 20011}
