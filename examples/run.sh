@@ -31,3 +31,5 @@ client "python, preloaded" env "LD_PRELOAD=$PWD/lib/libnccl.so.2" \
 client "python, lightpath run" bin/lightpath run -n 3 -- "$python" examples/python/allreduce.py
 client "python, replay" bin/lightpath run -n 4 -- \
   "$python" examples/python/replay.py examples/traces/moe.json --iterations 2 --warmup 1
+client "python, job on circuits" "$python" examples/python/replay_job.py --rate 50 --slow 0.2 --turns 1 --iterations 1 \
+  --ways fast:critical -- --model gpt-7b --bandwidth 10 --micro-batches 2
