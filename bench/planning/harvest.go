@@ -15,6 +15,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
+	"lightpath/plans/planner/doubling"
 )
 
 // harvestFabric returns the fabric of HARVEST's simulations with k ports that share 800 Gb/s.
@@ -26,10 +27,10 @@ func harvestFabric(n, k int, reconfig float64) plans.Problem {
 }
 
 // doublingSteps returns the steps of the ReduceScatter of cyclic recursive doubling.
-func doublingSteps(n int, bytes float64) []planner.DoublingStep {
-	steps := make([]planner.DoublingStep, bits.Len(uint(n))-1)
+func doublingSteps(n int, bytes float64) []doubling.Step {
+	steps := make([]doubling.Step, bits.Len(uint(n))-1)
 	for i := range steps {
-		steps[i] = planner.DoublingStep{Log2: i, Bytes: bytes / math.Pow(2, float64(i+1))}
+		steps[i] = doubling.Step{Log2: i, Bytes: bytes / math.Pow(2, float64(i+1))}
 	}
 	return steps
 }
@@ -48,7 +49,7 @@ func harvest(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	for n := 8; n <= 1024; n *= 2 {
 		p := harvestFabric(n, 1, 5)
 		steps := doublingSteps(n, 1e6)
-		t := measure(batch, func() { planner.SynthesizeDoubling(&p, steps) })
+		t := measure(batch, func() { doubling.Synthesize(&p, steps) })
 		paper, ok := printed[n]
 		if !ok {
 			paper = math.NaN()

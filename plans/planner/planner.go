@@ -4,19 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"lightpath/plans"
+	"lightpath/plans/planner/internal/baseline"
+	"lightpath/plans/planner/internal/bound"
+	"lightpath/plans/planner/internal/effort"
+	"lightpath/plans/planner/internal/harvest"
+	"lightpath/plans/planner/internal/model"
+	"lightpath/plans/planner/internal/swot"
 	"lightpath/plans/spectra"
 )
 
 // Errors of [Solve]; use errors.Is.
 var (
 	// ErrInfeasible wraps the step and the reason for which a planner has no plan.
-	ErrInfeasible = errors.New("infeasible")
+	ErrInfeasible = model.ErrInfeasible
 	// ErrUnknownPlanner wraps a name that is neither in [Names] nor spectra.
 	ErrUnknownPlanner = errors.New("unknown planner")
 )
@@ -51,27 +56,30 @@ type Options struct {
 
 // solver plans a compiled problem until ctx ends, which long work checks regularly. Solve sets the plan's bound, unless
 // the solver proves a better one.
-type solver func(ctx context.Context, m *model, o Options) (*plans.Plan, error)
+type solver func(ctx context.Context, m *model.Model, o effort.Search) (*plans.Plan, error)
 
 // registry is ordered: auto prefers the earlier, simpler planner among equals.
-var registry = []struct {
+var registry = [...]struct {
 	name  string
 	solve solver
 }{
-	{"static", solveStatic},
-	{"perstep", solvePerStep},
-	{"harvest", solveHarvest},
-	{"swot", solveSWOT},
+	{"static", baseline.Static},
+	{"perstep", func(_ context.Context, m *model.Model, _ effort.Search) (*plans.Plan, error) {
+		return baseline.PerStep(m), nil
+	}},
+	{"harvest", harvest.Solve},
+	{"swot", swot.Solve},
 	{"weave", solveWeave},
+	{Auto, solveAuto},
 }
 
 // Names lists the planners that [Solve] knows for problems with steps, auto last. Spectra plans demand matrices.
 func Names() []string {
-	names := make([]string, 0, len(registry)+1)
+	names := make([]string, 0, len(registry))
 	for _, r := range registry {
 		names = append(names, r.name)
 	}
-	return append(names, Auto)
+	return names
 }
 
 // Solve plans p with the named planner. The problem is not changed; the plan shares its
@@ -95,32 +103,22 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 	if p.Demand != nil && slices.Contains(known, name) || name == spectra.Name {
 		return solveDemand(ctx, name, p, o)
 	}
-	if name == Auto {
-		return solveAuto(ctx, p, o)
-	}
 	for _, r := range registry {
 		if r.name != name {
 			continue
 		}
-		m, err := compile(p)
+		m, err := model.Compile(p)
 		if err != nil {
 			return nil, fmt.Errorf("planner: %s: %w", name, err)
 		}
-		m.bound() // before the time is over
-		plan, err := r.solve(ctx, m, o)
+		bound.Prove(m) // before the time is over
+		plan, err := r.solve(ctx, m, effort.Search{Effort: o.Effort, Seed: o.Seed, SinglePlane: o.SinglePlane})
 		if err != nil {
 			return nil, fmt.Errorf("planner: %s: %w", name, err)
 		}
-		m.finish(plan)
+		plan.FindRepeats()
+		bound.State(m, plan)
 		return plan, nil
 	}
 	return nil, fmt.Errorf("planner: %w %q (known: %s)", ErrUnknownPlanner, name, strings.Join(known, ", "))
-}
-
-// tolerance is how far apart two times may be and still count as equal.
-func tolerance(us float64) float64 { return 1e-6 + 1e-9*math.Abs(us) }
-
-// infeasible builds an ErrInfeasible that names a step of the problem.
-func infeasible(step int, format string, args ...any) error {
-	return fmt.Errorf("%w: step %d: %s", ErrInfeasible, step, fmt.Sprintf(format, args...))
 }

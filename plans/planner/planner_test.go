@@ -11,6 +11,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
+	"lightpath/plans/planner/doubling"
 )
 
 // TestFig5 is the worked example of SWOT: 1500 us for the strawman, 1200 for SWOT, proven
@@ -117,11 +118,11 @@ func TestDoublingEqualsGeneral(t *testing.T) {
 				for _, planes := range []int{1, 2} {
 					p := cyclicDoubling(fabric(n, planes, 0.5, reconfig), bytes)
 					p.HopUS, p.Forwarding = 0.5, true
-					var steps []planner.DoublingStep
+					var steps []doubling.Step
 					for i, s := range p.Steps {
-						steps = append(steps, planner.DoublingStep{Log2: i, Bytes: s.Bytes})
+						steps = append(steps, doubling.Step{Log2: i, Bytes: s.Bytes})
 					}
-					closed := planner.SynthesizeDoubling(p, steps).US
+					closed := doubling.Synthesize(p, steps).US
 					free := solve(t, "harvest", p, planner.Options{SinglePlane: true}).CCTUS
 					given := solve(t, "harvest", startOn(p, circuit.Shift(n, 1)), planner.Options{SinglePlane: true}).CCTUS
 					if planes == 1 && !plans.SameUS(closed, free) || planes == 1 && !plans.SameUS(closed, given) ||
@@ -132,30 +133,6 @@ func TestDoublingEqualsGeneral(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestSynthesizeDoublingDoesNotAllocate(t *testing.T) {
-	p := fabric(1024, 2, 0.5, 10)
-	p.HopUS = 0.5
-	var steps []planner.DoublingStep
-	for d := range 10 {
-		steps = append(steps, planner.DoublingStep{Log2: d, Bytes: 1e6 / float64(int(1)<<d)})
-	}
-	if n := testing.AllocsPerRun(100, func() { planner.SynthesizeDoubling(p, steps) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkSynthesizeDoubling1024(b *testing.B) {
-	p := fabric(1024, 2, 0.5, 10)
-	p.HopUS = 0.5
-	var steps []planner.DoublingStep
-	for d := range 10 {
-		steps = append(steps, planner.DoublingStep{Log2: d, Bytes: 1e6 / float64(int(1)<<d)})
-	}
-	for b.Loop() {
-		planner.SynthesizeDoubling(p, steps)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"lightpath/plans/circuit"
 	"lightpath/plans/internal/brute"
 	"lightpath/plans/planner"
+	"lightpath/plans/planner/internal/plantest"
 )
 
 // tiny is a problem small enough for package brute: up to 4 ranks, 2 planes and 4 steps.
@@ -110,7 +111,7 @@ func tinyDivided(rng *rand.Rand) *plans.Problem {
 // TestDividedBrute: auto finds the optimum where steps have to be divided over settings of one plane.
 func TestDividedBrute(t *testing.T) {
 	rng := rand.New(rand.NewPCG(92, 1))
-	problems := planner.Cases(96)
+	problems := plantest.Cases(96)
 	tried, optimal := 0, 0
 	for i := 0; tried < problems; i++ {
 		p := tinyDivided(rng)
@@ -187,7 +188,7 @@ func TestProofBrute(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 1))
 	type tally struct{ plans, optimal, proven int }
 	count := map[string]*tally{}
-	problems := planner.Cases(96)
+	problems := plantest.Cases(96)
 	tried := 0
 	for i := 0; tried < problems; i++ {
 		p := tiny(rng)
@@ -274,7 +275,7 @@ func TestProofBruteDemand(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 2))
 	type tally struct{ problems, optimal, proven int }
 	count := map[plans.CircuitKind]*tally{plans.Simplex: {}, plans.Duplex: {}, plans.Interleaved: {}}
-	problems := planner.Cases(144)
+	problems := plantest.Cases(144)
 	for i := range problems {
 		n := 2 + rng.IntN(2)
 		p := &plans.Problem{

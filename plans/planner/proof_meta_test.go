@@ -11,6 +11,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
+	"lightpath/plans/planner/internal/plantest"
 )
 
 // The optimum of a problem cannot rise if the problem gets easier. So no planner's bound for an easier problem may be
@@ -144,7 +145,7 @@ func TestProofEasier(t *testing.T) {
 	rng := rand.New(rand.NewPCG(32, 1))
 	o := planner.Options{TimeLimit: time.Minute, Effort: 2 * time.Millisecond}
 	applied := map[string]int{}
-	for i := range planner.Cases(96) {
+	for i := range plantest.Cases(96) {
 		p := randomProblem(rng)
 		manyToMany(rng, p)
 		least, by := math.Inf(1), ""
@@ -201,7 +202,7 @@ func TestProofEasier(t *testing.T) {
 func TestProofScale(t *testing.T) {
 	rng := rand.New(rand.NewPCG(33, 1))
 	o := planner.Options{TimeLimit: time.Minute, Effort: 2 * time.Millisecond}
-	for i := range planner.Cases(96) {
+	for i := range plantest.Cases(96) {
 		p := randomProblem(rng)
 		for _, sc := range []struct{ time, size float64 }{{2, 1}, {1, 4}, {0.5, 8}} {
 			q := copyProblem(p)
@@ -235,7 +236,7 @@ func TestProofScale(t *testing.T) {
 // planners run side by side.
 func TestProofRepeats(t *testing.T) {
 	rng := rand.New(rand.NewPCG(34, 1))
-	for i := range planner.Cases(128) {
+	for i := range plantest.Cases(128) {
 		p := randomProblem(rng)
 		manyToMany(rng, p)
 		for _, name := range planner.Names() {

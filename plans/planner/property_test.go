@@ -12,6 +12,7 @@ import (
 	"lightpath/plans/check"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
+	"lightpath/plans/planner/internal/plantest"
 	"lightpath/plans/sim"
 )
 
@@ -157,7 +158,7 @@ func randomProblem(rng *rand.Rand) *plans.Problem {
 func TestRandomProblems(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	solved := map[string]int{}
-	problems := planner.Cases(400)
+	problems := plantest.Cases(400)
 	for i := range problems {
 		p := randomProblem(rng)
 		if err := p.Validate(); err != nil {
@@ -199,7 +200,7 @@ func TestRandomProblems(t *testing.T) {
 // look at every rank.
 func TestRelabelling(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
-	for i := range planner.Cases(240) {
+	for i := range plantest.Cases(240) {
 		p := randomProblem(rng)
 		q := relabel(p, rng.Perm(p.Ranks))
 		if split(p) {
@@ -283,7 +284,7 @@ func TestMonotone(t *testing.T) {
 		"reconfig":  func(p *plans.Problem) { p.ReconfigUS /= 2 },
 		"alpha":     func(p *plans.Problem) { p.AlphaUS /= 2 },
 	}
-	for i := range planner.Cases(80) {
+	for i := range plantest.Cases(80) {
 		p := randomProblem(rng)
 		for what, improve := range better {
 			q := *p
@@ -308,7 +309,7 @@ func TestMonotone(t *testing.T) {
 // TestBoundHoldsForEveryPlan compares the bounds of all planners with the plans of all.
 func TestBoundHoldsForEveryPlan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 1))
-	for i := range planner.Cases(320) {
+	for i := range plantest.Cases(320) {
 		p := randomProblem(rng)
 		bound, by, least := 0.0, "", math.Inf(1)
 		for _, name := range []string{"static", "perstep", "harvest", "swot"} {

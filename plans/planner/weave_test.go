@@ -12,6 +12,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
+	"lightpath/plans/planner/internal/timeline"
 )
 
 // others are the planners that weave is never above.
@@ -121,8 +122,8 @@ func TestWeaveLoops(t *testing.T) {
 		if !plans.SameUS(once.CCTUS, loop.CCTUS) {
 			t.Errorf("%s: %v us once, %v in a loop", tc.name, once.CCTUS, loop.CCTUS)
 		}
-		if hidden := plans.SameUS(planner.Period(loop), loop.CCTUS); hidden != tc.hidden {
-			t.Errorf("%s: %v us, period %v", tc.name, loop.CCTUS, planner.Period(loop))
+		if hidden := plans.SameUS(timeline.Period(loop), loop.CCTUS); hidden != tc.hidden {
+			t.Errorf("%s: %v us, period %v", tc.name, loop.CCTUS, timeline.Period(loop))
 		}
 	}
 }

@@ -1,0 +1,47 @@
+package weave
+
+import (
+	"iter"
+	"slices"
+
+	"lightpath/plans"
+	"lightpath/plans/planner/internal/model"
+	"lightpath/plans/planner/internal/timeline"
+)
+
+// shortenPeriod is the same for layouts.
+func (s *Search) shortenPeriod(plan *plans.Plan, budget float64) *plans.Plan {
+	w := s.w
+	if w.m.P.Final.Kind != plans.FinalInitial || timeline.Period(plan) <= plan.CCTUS {
+		return plan
+	}
+	units, steps := w.m.Units, len(w.kind)
+	neighbours := func(l layout) iter.Seq[layout] {
+		return func(yield func(layout) bool) {
+			for i := range steps {
+				for u := range units {
+					for _, c := range append([]cell{idle}, s.short[i]...) {
+						next := slices.Clone(l)
+						if s.setCell(next, i, u, c) && !yield(next) {
+							return
+						}
+					}
+					for v := range u {
+						next := slices.Clone(l)
+						if s.exchange(next, i, steps, u, v) && !yield(next) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+	emit := func(l layout) *plans.Plan {
+		most := plan.CCTUS + 2*model.Tolerance(plan.CCTUS)
+		if us, ok := s.evaluate(l, most); !ok || us > most {
+			return nil
+		}
+		return w.emit(l, budget)
+	}
+	return timeline.Climb(w.m, s.best.l, plan, neighbours, emit, s.meter.Spent)
+}
