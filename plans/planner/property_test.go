@@ -32,6 +32,9 @@ func solve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plan
 // trySolve is solve for a problem that may have no plan; then it returns nil.
 func trySolve(t *testing.T, name string, p *plans.Problem, o planner.Options) *plans.Plan {
 	t.Helper()
+	if o.TimeLimit == 0 { // the default would end the search of a loaded host early
+		o.TimeLimit, o.Effort = time.Minute, planner.DefaultTimeLimit/planner.EffortShare
+	}
 	plan, err := planner.Solve(context.Background(), name, p, o)
 	if errors.Is(err, planner.ErrInfeasible) {
 		return nil
