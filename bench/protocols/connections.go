@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/bench/protocols/trace"
 	"lightpath/ocsctl/controller"
 	"lightpath/shim/errdefs"
 )
@@ -85,7 +86,7 @@ func (p *port) end(clean bool) {
 			}
 		}
 	})
-	w.line(Internal, p.node.name, "", "ends")
+	w.line(trace.Internal, p.node.name, "", "ends")
 }
 
 // alive wraps f: it does nothing after the end of the current process.
@@ -147,7 +148,7 @@ func (p *port) try(n int) {
 		}
 		c.over = true
 		held := errors.Is(err, controller.ErrHeld)
-		p.w.line(Internal, q.node.name, "", "refuses port %d: %v", p.index, err)
+		p.w.line(trace.Internal, q.node.name, "", "refuses port %d: %v", p.index, err)
 		c.down.carry(p.alive(func() {
 			if held {
 				p.host.lose(fmt.Errorf("port %d: %w", p.index, err))
@@ -225,7 +226,7 @@ func (c *connection) close(why string) bool {
 		return false
 	}
 	c.over = true
-	c.port.w.line(Internal, c.port.node.name, c.p.node.name, "connection breaks: %s", why)
+	c.port.w.line(trace.Internal, c.port.node.name, c.p.node.name, "connection breaks: %s", why)
 	c.up.cut()
 	c.down.cut()
 	return true

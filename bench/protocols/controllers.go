@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"lightpath/bench/protocols/trace"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/switches"
 	"lightpath/plans/circuit"
@@ -63,7 +64,7 @@ func (p *process) start() {
 		return
 	}
 	p.up, p.gen = true, p.gen+1
-	p.w.line(Internal, p.node.name, "", "starts")
+	p.w.line(trace.Internal, p.node.name, "", "starts")
 	p.campaign()
 }
 
@@ -111,7 +112,7 @@ func (p *process) shut() {
 // lead begins a rule: it opens the switches.
 func (p *process) lead(r *rule) {
 	p.rule = r
-	p.w.line(Internal, p.node.name, "", "leads with token %d", r.token)
+	p.w.line(trace.Internal, p.node.name, "", "leads with token %d", r.token)
 	r.renew()
 	gen := p.gen
 	dial := func(s *opticalSwitch) wire { return &switchWire{p: p, rule: r, gen: gen, plane: p.w.planeOf(s)} }
@@ -195,7 +196,7 @@ func (p *process) watch() {
 // depose ends the rule, and campaigns again.
 func (p *process) depose() {
 	why := p.rule.over
-	p.w.line(Internal, p.node.name, "", "leads no more: %v", why)
+	p.w.line(trace.Internal, p.node.name, "", "leads no more: %v", why)
 	if p.core != nil {
 		p.core.Resign(why)
 	}

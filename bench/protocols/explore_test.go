@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/bench/protocols/explore"
 	"lightpath/plans/circuit"
 )
 
@@ -71,16 +72,16 @@ func TestExplore(t *testing.T) {
 			if cfg.start = circuit.AllDark(cfg.ports); len(cfg.comms[0].ports) > 2 { // a circuit leads into the part from outside
 				cfg.start = circuit.Shift(cfg.ports, 1)
 			}
-			explore(t, cfg)
+			exploreSmall(t, cfg)
 		})
 	}
 }
 
 // explore searches all runs of a world, and reports the steps to the first violation.
-func explore(t *testing.T, cfg smallConfig) {
+func exploreSmall(t *testing.T, cfg smallConfig) {
 	t.Helper()
 	start := smallStart(cfg)
-	x, err := Explore(start, Limits{})
+	x, err := explore.Run(start, explore.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/bench/protocols/trace"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
 	"lightpath/plans/circuit"
@@ -73,7 +74,7 @@ var faultKinds = []faultKind{
 	}},
 	{"rank-killed", func(w *world) {
 		if j := w.jobs[w.choose.Choose(len(w.jobs))]; len(j.groups) > 0 {
-			w.line(Fault, j.name, "", "a rank is killed")
+			w.line(trace.Fault, j.name, "", "a rank is killed")
 			j.end(false)
 		}
 	}},
@@ -210,7 +211,7 @@ func (f *faults) step() {
 	}
 	k := f.list[i-1]
 	w.result.Coverage[Cell{k.name, w.state()}]++
-	w.line(Fault, "", "", "%s", k.name)
+	w.line(trace.Fault, "", "", "%s", k.name)
 	f.last = w.clock
 	w.step(func() { k.inject(w) })
 }
@@ -251,7 +252,7 @@ const (
 
 // heal ends all faults.
 func (w *world) heal() {
-	w.line(Internal, "", "", "all faults end")
+	w.line(trace.Internal, "", "", "all faults end")
 	for _, n := range w.nodes {
 		clear(n.blocked)
 		if n.paused.has(w.clock) {
@@ -315,11 +316,11 @@ func (w *world) operate() {
 // order makes an operator's change.
 func (w *world) order(p *process, plane int, what string, target circuit.Permutation) {
 	t, asked := w.planes[plane], w.time()
-	w.line(Message, "operator", p.node.name, "%s plane %d %v", what, plane, target)
+	w.line(trace.Message, "operator", p.node.name, "%s plane %d %v", what, plane, target)
 	t.asked++
 	done := func(err error) {
 		t.asked--
-		w.line(Message, p.node.name, "operator", "%s plane %d, asked at %v: %v", what, plane, asked, err)
+		w.line(trace.Message, p.node.name, "operator", "%s plane %d, asked at %v: %v", what, plane, asked, err)
 		if err != nil || w.store.lost {
 			return
 		}

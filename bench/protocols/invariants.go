@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/bench/protocols/trace"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter"
@@ -42,7 +43,7 @@ func (w *world) violate(invariant, format string, args ...any) {
 		return
 	}
 	w.result.Violation = fmt.Errorf("%s: "+format, append([]any{invariant}, args...)...)
-	w.line(Violation, "", "", "%v", w.result.Violation)
+	w.line(trace.Violation, "", "", "%v", w.result.Violation)
 }
 
 // leaves checks a frame when it leaves and when it arrives: light goes to its receiver, unless a fault has just removed
@@ -76,7 +77,7 @@ func (t *truth) taken(token uint64, remove, _ []circuit.Pair) {
 func (t *truth) published(p *process, before, n *news) {
 	w := t.w
 	if w.cfg.Lines {
-		w.line(Internal, p.node.name, "", "%s", describe(*n))
+		w.line(trace.Internal, p.node.name, "", "%s", describe(*n))
 	}
 	if n.fault != nil {
 		if before.fault == nil {

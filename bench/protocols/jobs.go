@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/bench/protocols/trace"
 	"lightpath/shim/control"
 )
 
@@ -44,7 +45,7 @@ func newJob(w *world, i int) *job {
 func (j *job) start() {
 	j.life++
 	j.left = runsFor[j.w.choose.Choose(len(runsFor))]
-	j.w.line(Internal, j.name, "", "starts")
+	j.w.line(trace.Internal, j.name, "", "starts")
 	for _, p := range j.ports {
 		j.w.ports[p].begin()
 	}
@@ -243,7 +244,7 @@ func (w *world) failed(g *group, why error) {
 	w.mayFail(g, why)
 	w.result.Operations++
 	j := w.jobOf(g)
-	w.line(Internal, j.name, "", "fails: %v", why)
+	w.line(trace.Internal, j.name, "", "fails: %v", why)
 	life := j.life
 	w.later(func() {
 		if j.life == life {

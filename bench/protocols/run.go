@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"lightpath/bench/protocols/trace"
 )
 
 // Config describes a world. A field that is zero has its default ([Config.Sizes]).
@@ -27,7 +29,7 @@ const Version = 2
 
 // Result is what a run has shown.
 type Result struct {
-	Trace      Trace
+	Trace      trace.Trace
 	Operations int           // that have ended, with success or not
 	Ahead      int           // tickets that ranks used without asking
 	Time       time.Duration // simulated

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"lightpath/bench/protocols/trace"
 )
 
 // Summary adds up what runs have shown.
@@ -39,7 +41,7 @@ func (run Runner) Make(cfg Config, c Chooser) (r *Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			r = &Result{Violation: fmt.Errorf("panic: %v", p)}
-			r.Trace.Lines = []Line{{Kind: Violation, Text: fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}}
+			r.Trace.Lines = []trace.Line{{Kind: trace.Violation, Text: fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}}
 		}
 	}()
 	return run(cfg, c)

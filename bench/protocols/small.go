@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/bench/protocols/explore"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/plans/circuit"
 	"lightpath/shim/circuits"
 )
 
-// smallConfig describes a world that is small enough for [Explore]. Only the order of messages and the moment of a
+// smallConfig describes a world that is small enough for [explore.Run]. Only the order of messages and the moment of a
 // controller's crash are open. Messages between two actors keep their order. Time stands still while anything else can
 // happen.
 type smallConfig struct {
@@ -44,7 +45,7 @@ type small struct {
 	token uint64
 	core  *controller.Core // of the controller in charge; nil: it has crashed
 	steps []smallStep      // that may happen next
-	print *fingerprinter
+	print *explore.Fingerprinter
 	bad   error // the first violation
 
 	records []journal.State
@@ -122,12 +123,12 @@ const (
 )
 
 // smallStart returns a function that begins runs of a small world. All ranks are attached then.
-func smallStart(cfg smallConfig) func() (Space, error) {
+func smallStart(cfg smallConfig) func() (explore.Space, error) {
 	print := newSmallPrint()
-	return func() (Space, error) { return newSmall(cfg, print) }
+	return func() (explore.Space, error) { return newSmall(cfg, print) }
 }
 
-func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
+func newSmall(cfg smallConfig, print *explore.Fingerprinter) (*small, error) {
 	w := &small{cfg: cfg, clock: int64(time.Hour), records: make([]journal.State, cfg.planes), print: print,
 		epochs: map[smallEpoch]circuit.Permutation{}, posted: map[smallPost]bool{},
 		at: make([]controller.Attachment, cfg.ports)}
@@ -160,14 +161,14 @@ func newSmall(cfg smallConfig, print *fingerprinter) (*small, error) {
 	return w, nil
 }
 
-// Close implements [Space].
+// Close implements [explore.Space].
 func (w *small) Close() {
 	if w.core != nil {
 		w.core.Close()
 	}
 }
 
-// Steps implements [Space]. Messages come first, and faults last.
+// Steps implements [explore.Space]. Messages come first, and faults last.
 func (w *small) Steps() int {
 	w.steps = w.steps[:0]
 	add := func(can bool, k smallKind, at, rank int) {
@@ -224,7 +225,7 @@ func (w *small) mayCall(port, comm int) bool {
 	return w.cfg.order[port][ended] == comm
 }
 
-// Name implements [Space].
+// Name implements [explore.Space].
 func (w *small) Name(step int) string {
 	s := &w.steps[step]
 	switch s.kind {
@@ -238,7 +239,7 @@ func (w *small) Name(step int) string {
 	return fmt.Sprint(s.kind, " ", s.at)
 }
 
-// Do implements [Space].
+// Do implements [explore.Space].
 func (w *small) Do(step int) error {
 	s := w.steps[step]
 	switch s.kind {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"lightpath/bench/protocols/explore"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 	"lightpath/shim/circuits"
@@ -249,21 +250,21 @@ func (w *small) arrive(plane, from int) {
 	}
 }
 
-// Fingerprint implements [Space]. It covers the whole state of the product's machines, without what does not change in
+// Fingerprint implements [explore.Space]. It covers the whole state of the product's machines, without what does not change in
 // a run and memory that is only reused.
 func (w *small) Fingerprint() uint64 {
 	var core reflect.Value
 	if w.core != nil {
 		core = reflect.ValueOf(w.core).Elem().FieldByName("machine")
 	}
-	return w.print.of(core, reflect.ValueOf(w).Elem())
+	return w.print.Of(core, reflect.ValueOf(w).Elem())
 }
 
 // newSmallPrint returns the fingerprinter of small worlds.
-func newSmallPrint() *fingerprinter {
-	return newFingerprinter("controller.Config", "controller.Core", "planning.Site", "time.Location",
+func newSmallPrint() *explore.Fingerprinter {
+	return explore.NewFingerprinter("controller.Config", "controller.Core", "planning.Site", "time.Location",
 		"protocols.smallConfig", "protocols.smallComm", "protocols.groupConfig", "small.steps", "small.print",
 		"Machine.actions", "Machine.clock", "Machine.request", "Machine.ranks", "Machine.ports", "barrier.spare")
 }
 
-var _ Space = (*small)(nil)
+var _ explore.Space = (*small)(nil)

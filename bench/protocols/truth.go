@@ -3,6 +3,7 @@ package protocols
 import (
 	"time"
 
+	"lightpath/bench/protocols/trace"
 	"lightpath/plans/circuit"
 )
 
@@ -75,7 +76,7 @@ func (w *world) send(plane, from, to int, g *group) (arrived func() bool) {
 	f := &frame{g: g, to: to}
 	t.leaves(from, f)
 	t.frames[from] = f
-	w.line(Internal, w.ports[from].node.name, "", "sends data on plane %d to port %d", plane, to)
+	w.line(trace.Internal, w.ports[from].node.name, "", "sends data on plane %d to port %d", plane, to)
 	w.after(flight[w.choose.Choose(len(flight))], func() { t.arrive(from, f) })
 	return func() bool { return f.arrived }
 }

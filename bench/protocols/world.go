@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"fmt"
 	"time"
+
+	"lightpath/bench/protocols/trace"
 )
 
 // world is a fabric in simulated time: processes of controllers, etcd, switches, and jobs of ranks. Everything that
@@ -155,8 +157,8 @@ func (w *world) run() {
 func (w *world) next() {
 	e := heap.Pop(&w.events).(event)
 	w.clock = e.at
-	w.result.Trace.mix(uint64(e.at))
-	w.result.Trace.mix(w.drawn)
+	w.result.Trace.Mix(uint64(e.at))
+	w.result.Trace.Mix(w.drawn)
 	w.step(e.do)
 }
 
@@ -258,11 +260,11 @@ func (p *pipe) silent() time.Duration {
 }
 
 // line adds a line to the trace.
-func (w *world) line(k Kind, from, to, text string, args ...any) {
+func (w *world) line(k trace.Kind, from, to, text string, args ...any) {
 	if !w.cfg.Lines {
 		return
 	}
-	l := Line{Sent: w.time(), At: w.time(), Kind: k, From: from, To: to, Text: text}
+	l := trace.Line{Sent: w.time(), At: w.time(), Kind: k, From: from, To: to, Text: text}
 	if len(args) > 0 {
 		l.Text = fmt.Sprintf(text, args...)
 	}
@@ -275,11 +277,11 @@ func (w *world) message(p *pipe, sent time.Duration, what any) {
 		return
 	}
 	if p.from == p.to {
-		w.line(Internal, p.from.name, "", "%s", describe(what))
+		w.line(trace.Internal, p.from.name, "", "%s", describe(what))
 		return
 	}
 	w.result.Trace.Lines = append(w.result.Trace.Lines,
-		Line{Sent: sent, At: w.time(), Kind: Message, From: p.from.name, To: p.to.name, Text: describe(what)})
+		trace.Line{Sent: sent, At: w.time(), Kind: trace.Message, From: p.from.name, To: p.to.name, Text: describe(what)})
 }
 
 // describe returns a short text for a message.

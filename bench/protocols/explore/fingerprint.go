@@ -1,4 +1,4 @@
-package protocols
+package explore
 
 import (
 	"bytes"
@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// fingerprinter hashes the state of Go values, with all that they refer to, also unexported fields. It leaves out
+// Fingerprinter hashes the state of Go values, with all that they refer to, also unexported fields. It leaves out
 // functions, channels, and the fields and types that it is told to leave out. It numbers pointers in the order in which
 // it meets them, so that equal graphs have equal hashes at any address.
-type fingerprinter struct {
+type Fingerprinter struct {
 	without []string // "package.Type" and "Type.field"
 	fields  map[reflect.Type][]int
 	met     map[reference]uint64 // numbers of pointers
@@ -24,12 +24,13 @@ type reference struct {
 	at uintptr
 }
 
-func newFingerprinter(without ...string) *fingerprinter {
-	return &fingerprinter{without: without, fields: map[reflect.Type][]int{}, met: map[reference]uint64{}}
+// NewFingerprinter returns a fingerprinter that leaves out the given "package.Type" and "Type.field".
+func NewFingerprinter(without ...string) *Fingerprinter {
+	return &Fingerprinter{without: without, fields: map[reflect.Type][]int{}, met: map[reference]uint64{}}
 }
 
-// of returns the fingerprint of values.
-func (f *fingerprinter) of(all ...reflect.Value) uint64 {
+// Of returns the fingerprint of values.
+func (f *Fingerprinter) Of(all ...reflect.Value) uint64 {
 	clear(f.met)
 	f.h = 1
 	for _, v := range all {
@@ -39,7 +40,7 @@ func (f *fingerprinter) of(all ...reflect.Value) uint64 {
 }
 
 // kept returns the fields of a struct that it hashes.
-func (f *fingerprinter) kept(t reflect.Type) []int {
+func (f *Fingerprinter) kept(t reflect.Type) []int {
 	list, known := f.fields[t]
 	if known {
 		return list
@@ -62,12 +63,12 @@ func (f *fingerprinter) kept(t reflect.Type) []int {
 	return list
 }
 
-func (f *fingerprinter) add(x uint64) {
+func (f *Fingerprinter) add(x uint64) {
 	hi, lo := bits.Mul64(f.h^x, 0x9e3779b97f4a7c15)
 	f.h = hi ^ bits.RotateLeft64(lo, 29) + 0x2545f4914f6cdd1d
 }
 
-func (f *fingerprinter) walk(v reflect.Value) {
+func (f *Fingerprinter) walk(v reflect.Value) {
 	if !v.IsValid() {
 		f.add(0)
 		return
@@ -116,7 +117,7 @@ func (f *fingerprinter) walk(v reflect.Value) {
 	}
 }
 
-func (f *fingerprinter) text(s string) {
+func (f *Fingerprinter) text(s string) {
 	f.add(uint64(len(s)))
 	for len(s) > 0 {
 		var b [8]byte
@@ -126,7 +127,7 @@ func (f *fingerprinter) text(s string) {
 }
 
 // table hashes a map in the order of its keys' bytes.
-func (f *fingerprinter) table(v reflect.Value) {
+func (f *Fingerprinter) table(v reflect.Value) {
 	type entry struct {
 		key   []byte
 		value reflect.Value

@@ -1,4 +1,4 @@
-package protocols
+package explore
 
 import "fmt"
 
@@ -21,8 +21,8 @@ type Limits struct {
 	States, Runs, Depth int
 }
 
-// Explored is the result of a search.
-type Explored struct {
+// Result is the result of a search.
+type Result struct {
 	States   int   // different ones
 	Runs     int   // each from the first state
 	Depth    int   // steps of the longest run
@@ -32,10 +32,10 @@ type Explored struct {
 	Trace    []string
 }
 
-// Explore runs a model with all choices of steps: depth first, and each run from the start. It stops at the first
+// Run runs a model with all choices of steps: depth first, and each run from the start. It stops at the first
 // violation.
-func Explore(start func() (Space, error), l Limits) (*Explored, error) {
-	x := &Explored{Complete: true}
+func Run(start func() (Space, error), l Limits) (*Result, error) {
+	x := &Result{Complete: true}
 	seen, pending := map[uint64]bool{}, [][]uint8{nil}
 	for len(pending) > 0 {
 		if l.Runs > 0 && x.Runs == l.Runs || l.States > 0 && len(seen) >= l.States {
@@ -63,7 +63,7 @@ func Explore(start func() (Space, error), l Limits) (*Explored, error) {
 
 // run repeats the steps of a path, and then takes the first step of each new state. It returns the paths that it leaves
 // out, and whether it ended at the limit of steps.
-func (x *Explored) run(s Space, path []uint8, depth int, seen map[uint64]bool) (left [][]uint8, cut bool) {
+func (x *Result) run(s Space, path []uint8, depth int, seen map[uint64]bool) (left [][]uint8, cut bool) {
 	for i := 0; ; i++ {
 		x.Depth = max(x.Depth, i)
 		if steps := s.Steps(); i >= len(path) {
@@ -87,7 +87,7 @@ func (x *Explored) run(s Space, path []uint8, depth int, seen map[uint64]bool) (
 	}
 }
 
-func (x *Explored) fail(err error, path []uint8) {
+func (x *Result) fail(err error, path []uint8) {
 	x.Error = err
 	for _, c := range path {
 		x.Choices = append(x.Choices, int(c))
@@ -95,7 +95,7 @@ func (x *Explored) fail(err error, path []uint8) {
 }
 
 // Name repeats a violation to name its steps.
-func (x *Explored) Name(start func() (Space, error)) error {
+func (x *Result) Name(start func() (Space, error)) error {
 	s, err := start()
 	if err != nil {
 		return err
@@ -108,5 +108,5 @@ func (x *Explored) Name(start func() (Space, error)) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("protocols: the run did not repeat: %w", x.Error)
+	return fmt.Errorf("explore: the run did not repeat: %w", x.Error)
 }

@@ -1,4 +1,4 @@
-package protocols
+package trace
 
 import (
 	"encoding/xml"

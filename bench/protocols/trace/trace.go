@@ -1,4 +1,4 @@
-package protocols
+package trace
 
 import "time"
 
@@ -31,8 +31,8 @@ type Trace struct {
 	Hash uint64
 }
 
-// mix adds a number to the hash.
-func (t *Trace) mix(x uint64) {
+// Mix adds a number to the hash.
+func (t *Trace) Mix(x uint64) {
 	t.Hash = (t.Hash ^ x) * 0x9e3779b97f4a7c15
 	t.Hash ^= t.Hash >> 29
 }
