@@ -290,7 +290,7 @@ func (x *Path) putLane(j int, s device.Stream) error {
 }
 
 // leastPart is the fewest bytes of a message that use a lane of their own.
-const leastPart = program.DefaultMinPiece
+const leastPart = 64 << 10
 
 // partOf returns the part of a message that goes over a lane. If none does, its peer is -1. Large messages are divided
 // evenly. Small messages take the lanes in turn. Both ends compute the same lanes.
