@@ -15,14 +15,19 @@ func (s packetSplit) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 
 // spread divides elems elements over the planes. If it uses all planes, plane i carries piece i. So the data of a ring
 // stays on its plane, and no plane waits for another. If it uses fewer, it begins with plane (src + dst + step) mod
-// planes, so that concurrent flows use different planes.
+// planes, so that concurrent flows use different planes. With shares, it then uses no slow plane.
 func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []piece {
 	n := min(max(elems*s.elem/s.minPiece, 1), int64(s.planes), max(elems, 1))
 	first := 0
-	if n < int64(s.planes) {
-		first = (src + dst + step) % s.planes
-	} else if s.shares != nil {
+	switch {
+	case s.shares != nil && n < int64(s.planes):
+		s.use = s.fast()
+		s.planes, s.shares = len(s.use), nil
+		return s.spread(src, dst, step, elems, pieces)
+	case s.shares != nil:
 		return s.byShares(elems, pieces)
+	case n < int64(s.planes):
+		first = (src + dst + step) % s.planes
 	}
 	for i := int64(0); i < n; i++ {
 		plane := (first + int(i)) % s.planes
@@ -47,6 +52,20 @@ func (s packetSplit) byShares(elems int64, pieces []piece) []piece {
 		before = after
 	}
 	return pieces
+}
+
+// fast returns the planes with at least half of an even share.
+func (s packetSplit) fast() (planes []int) {
+	total := 0
+	for _, w := range s.shares {
+		total += w
+	}
+	for j, w := range s.shares {
+		if 2*w*s.planes >= total {
+			planes = append(planes, j)
+		}
+	}
+	return planes
 }
 
 // part returns the start of part i of n of total elements, without overflow.
