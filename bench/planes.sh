@@ -51,7 +51,10 @@ ports() { seq -s, -f "h%gp$1" 0 $((ranks - 1)); }
 in_background() {
   : >"$work/begun"
   ip netns exec "$tag" bin/lightpath fabric "$@" >"$work/begun" &
-  until [ -s "$work/begun" ]; do kill -0 $! && sleep 0.1; done
+  until [ -s "$work/begun" ]; do
+    kill -0 $! || return
+    sleep 0.1
+  done
 }
 
 if [ -n "$delay" ]; then
@@ -61,7 +64,7 @@ fi
 
 # worse PLANE [IMPAIRMENT...]: impairs what the hosts send on a plane; without IMPAIRMENT ends that.
 worse() {
-  local j=$1 r ends
+  local j=$1 r
   shift
   case "$*" in
     "")
