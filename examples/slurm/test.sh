@@ -19,11 +19,18 @@ tag=lps$$ work=$(mktemp -d) pids=()
 chmod 755 "$work"
 export SLURM_CONF=$work/slurm.conf
 
+# dies NAMESPACE: kills its processes. It fails until there are none: some may begin or end meanwhile.
+dies() {
+  local left
+  left=$(ip netns pids "$1")
+  [ -z "$left" ] || { kill -9 $left || true; return 1; }
+}
+
 clean() {
   local n
   [ "${#pids[@]}" = 0 ] || kill "${pids[@]}" 2>/dev/null || true
   for n in "" -0 -1 -2 -3; do
-    ip netns pids "$tag$n" 2>/dev/null | xargs -r kill -9 2>/dev/null || true
+    dies "$tag$n" 2>/dev/null || true
     ip netns delete "$tag$n" 2>/dev/null || true
   done
   wait 2>/dev/null || true
@@ -327,7 +334,7 @@ step "a plane goes out of service"
 # A node dies.
 a=$(submit "$work/out.f" 60 -N 2 -w node3 -J dies --no-requeue)
 until_true "job $a runs" state "$a" RUNNING
-ip netns pids "$tag-3" | xargs kill -9
+until_true "a dead node" dies "$tag-3"
 ctl scontrol update NodeName=node3 State=DOWN Reason=dead
 until_true "job $a is returned" gone "$a"
 daemon -3 slurmd -D -N node3
