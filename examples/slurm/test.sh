@@ -246,13 +246,13 @@ step "srun over $nodes nodes; its circuits are returned"
 a=$(submit "$work/out.a" 3 -N 2 -J pairs)
 b=$(submit "$work/out.b" 3 -N 2 -J moves)
 until_true "two jobs" has "$b" "moves p0,p1 2-3 .* its ranks move them"
-has "$a" "pairs p0,p1 0-1 .* set" || fail "job $a: $(jobs_seen)"
+until_true "job $a with its topology" has "$a" "pairs p0,p1 0-1 .* set"
 refuses 99 1 "port 1 of plane p0 is of job $a"
 refuses "$a" 2 "job $a has begun at .* with ports 0,1"
 until_true "job $a is done" state "$a" COMPLETED
 until_true "job $b is done" state "$b" COMPLETED
-sums "$work/out.a" 2 3.0 || fail "job $a"
-sums "$work/out.b" 2 3.0 || fail "job $b"
+until_true "the sums of job $a" sums "$work/out.a" 2 3.0
+until_true "the sums of job $b" sums "$work/out.b" 2 3.0
 until_true "both are returned" gone "$a"
 until_true "both are returned" gone "$b"
 step "two jobs at once, one with a topology"
@@ -311,7 +311,7 @@ a=$(submit "$work/out.i" 60 -N 4 -J low)
 until_true "job $a runs" state "$a" RUNNING
 b=$(submit "$work/out.j" 0 -N 2 -J high -p urgent)
 until_true "job $b is done" state "$b" COMPLETED
-sums "$work/out.j" 2 3.0 || fail "job $b"
+until_true "the sums of job $b" sums "$work/out.j" 2 3.0
 ctl scancel "$a"
 until_true "job $a is returned" gone "$a"
 until_true "job $b is returned" gone "$b"
@@ -326,8 +326,8 @@ has "$a" "goes-on p0,p1 .* out of service: p1" || fail "job $a: $(jobs_seen)"
 b=$(submit "$work/out.l" 0 -N 2 -J pairs)
 until_true "job $a is done" state "$a" COMPLETED
 until_true "job $b is done" state "$b" COMPLETED
-sums "$work/out.k" 2 3.0 || fail "job $a"
-sums "$work/out.l" 2 3.0 || fail "job $b"
+until_true "the sums of job $a" sums "$work/out.k" 2 3.0
+until_true "the sums of job $b" sums "$work/out.l" 2 3.0
 ctl bin/lightpath ocs enable --plane p1 --fabric "$work/fabric.yaml" >/dev/null
 step "a plane goes out of service"
 
