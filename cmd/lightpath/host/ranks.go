@@ -23,6 +23,7 @@ import (
 type ranksOptions struct {
 	json, watch, verbose bool
 	address, dump        string
+	metrics              string
 	timeout              time.Duration
 }
 
@@ -63,6 +64,8 @@ With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR)
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print every rank of every communicator")
 	f.StringVar(&o.address, "address", "", "host:port of a RAS service to ask instead")
 	f.StringVar(&o.dump, "dump", "", "write the flight recorders of this host's ranks into a directory instead")
+	f.StringVar(&o.metrics, "metrics", "",
+		"write metrics of Prometheus to this file instead, for the textfile collector of node_exporter")
 	f.DurationVar(&o.timeout, "timeout", status.DefaultTimeout, "how long ranks get to answer")
 	cmd.AddCommand(newRanksMerge())
 	return cmd
@@ -73,6 +76,9 @@ func (o *ranksOptions) printRanks(dir string) error {
 	r, err := status.Collect(dir, o.timeout)
 	if err != nil {
 		return err
+	}
+	if o.metrics != "" {
+		return writeMetrics(o.metrics, r)
 	}
 	if o.json {
 		err = cli.PrintJSON(r)

@@ -2,14 +2,17 @@ package host
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/internal/chrometrace"
 	"lightpath/internal/require"
 	"lightpath/shim/flight"
+	"lightpath/shim/status"
 )
 
 // TestRanksOfNobody: without processes there is nothing to say, and nothing wrong.
@@ -25,6 +28,31 @@ func TestRanksOfNobody(t *testing.T) {
 				t.Errorf("%v: exit %d, not %d", a, got, status)
 			}
 		}
+	}
+}
+
+// TestRankMetrics checks the file for Prometheus: ranks that have answered, and no others.
+func TestRankMetrics(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ranks.prom")
+	require.NoError(t, writeMetrics(path, &status.Report{Comms: []status.Comm{{ID: "7f", Name: "tensor", Ranks: []status.Rank{
+		{Rank: 0, Host: "a", Answer: status.Answered, State: status.Healthy, Counts: map[string]uint64{"AllReduce": 3},
+			Ahead: &status.Ahead{Used: 2, Asked: 1, HiddenSeconds: 0.5}},
+		{Rank: 1, Host: "b", Answer: status.Unasked},
+	}}}}))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	labels := `{%scommunicator="7f",host="a",name="tensor",rank="0"%s}`
+	for _, want := range []string{
+		"lightpath_rank_calls_total" + fmt.Sprintf(labels, `call="AllReduce",`, "") + " 3\n",
+		"lightpath_rank_tickets_total" + fmt.Sprintf(labels, "", `,ticket="used"`) + " 2\n",
+		"lightpath_rank_switching_seconds_total" + fmt.Sprintf(labels, "", `,switching="hidden"`) + " 0.5\n",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), `rank="1"`) {
+		t.Errorf("a rank that has not answered has metrics:\n%s", text)
 	}
 }
 
