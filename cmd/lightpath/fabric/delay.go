@@ -20,8 +20,8 @@ func newDelay() *cobra.Command {
 		Use:   "delay --interface h0p0,h1p0 --time 100us",
 		Short: "Delay frames that arrive at ports of a bridge, until interrupted",
 		Long: `Gives a bridge the frames that arrive at some of its ports after a time, as a long fiber does, until it is
-interrupted, and prints how many. It is for measurements. The frames pass this process, which takes about
-2 us for each, or for each row of frames that an offload has joined. Needs root and Linux 6.6, and no netem.`,
+interrupted, and prints how many. It is for measurements. The frames pass this process: 1 Gb/s take about a
+fifth of a processor, at an MTU of 9000. Needs root and Linux 6.6, and no netem.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
