@@ -34,7 +34,7 @@ func (f *controlFlags) register(cmd *cobra.Command, owner string) {
 	fl.StringVar(&f.pinnedBy, "pinned-by", owner,
 		`owner of the circuits, in the fabric file: jobs use them as they are ("": jobs move them)`)
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7442",
-		"host:port of the controller for operators, in the controller file")
+		`host:port of the controller for operators, in the controller file ("": none)`)
 }
 
 func (f *planeFiles) register(cmd *cobra.Command) {
@@ -126,7 +126,11 @@ func (f *controlFlags) writeOCSD(path, fabricPath string, maps []circuit.Permuta
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "version: %d\nfabric: %q\nlisten: %q\ninitial:\n", fabric.Version, fabricPath, f.listen)
+	fmt.Fprintf(&b, "version: %d\nfabric: %q\n", fabric.Version, fabricPath)
+	if f.listen != "" {
+		fmt.Fprintf(&b, "listen: %q\n", f.listen)
+	}
+	fmt.Fprintln(&b, "initial:")
 	for _, m := range maps {
 		fmt.Fprintf(&b, "  - %s\n", mapText(m))
 	}
