@@ -36,13 +36,21 @@ func load(files []string) (library unsafe.Pointer, file string, err error) {
 	return nil, "", fmt.Errorf("%w: no such file: %s", ErrLoad, strings.Join(files, ", "))
 }
 
-// unsupported returns the error of a library that has no version of a plugin's variable from oldest to newest.
-func unsupported(library unsafe.Pointer, file, variable string, oldest, newest int) error {
+// find loads the first file that exists. It returns the library's newest variable of a name ("ncclNetPlugin_v") with a
+// version from oldest to newest.
+func find(files []string, variable string, oldest, newest int) (at C.struct_lp_symbol, file string, err error) {
+	library, file, err := load(files)
+	if err != nil {
+		return at, file, err
+	}
 	name := C.CString(variable)
 	defer C.free(unsafe.Pointer(name))
-	if v := C.lp_plugin_find(library, name, 64, 1).version; v != 0 {
-		return fmt.Errorf("%w: %s: its interface is %s%d, want a version from %d to %d", ErrLoad, file, variable, int(v),
-			oldest, newest)
+	if at = C.lp_plugin_find(library, name, C.int(newest), C.int(oldest)); at.version != 0 {
+		return at, file, nil
 	}
-	return fmt.Errorf("%w: %s: it has no %s%d to %s%d", ErrLoad, file, variable, oldest, variable, newest)
+	if v := C.lp_plugin_find(library, name, 64, 1).version; v != 0 {
+		return at, file, fmt.Errorf("%w: %s: its interface is %s%d, want a version from %d to %d", ErrLoad, file, variable,
+			int(v), oldest, newest)
+	}
+	return at, file, fmt.Errorf("%w: %s: it has no %s%d to %s%d", ErrLoad, file, variable, oldest, variable, newest)
 }

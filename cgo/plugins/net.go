@@ -33,14 +33,11 @@ var loaded struct {
 func (Net) Open(files []string, o netplugin.OpenOptions) (netplugin.Plugin, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
-	library, file, err := load(files)
+	found, file, err := find(files, "ncclNetPlugin_v", oldest, newest)
 	if err != nil {
 		return nil, err
 	}
-	p := &plugin{n: C.lpn_find(library)}
-	if p.n.version == 0 {
-		return nil, unsupported(library, file, "ncclNetPlugin_v", oldest, newest)
-	}
+	p := &plugin{n: C.struct_lpn{plugin: (*C.struct_net_plugin)(found.at), version: found.version}}
 	name := C.GoString(p.n.plugin.name)
 	if o.Want != "" && !strings.EqualFold(name, o.Want) {
 		return nil, fmt.Errorf("%w: %s: its network is %q, not %q", ErrLoad, file, name, o.Want)

@@ -8,12 +8,6 @@
 /* TAG goes with every message. A plugin compares it if it can join several receives. */
 enum { TAG = 0, INVALID_USAGE = 5, MOST_RECEIVES = 32 };
 
-struct lpn lpn_find(void *library)
-{
-	struct lp_symbol s = lp_plugin_find(library, "ncclNetPlugin_v", NET_NEWEST, NET_OLDEST);
-	return (struct lpn){s.at, s.version, 0};
-}
-
 /* no_event is for plugins that report events of their own. */
 static int no_event(void **event, int type, void *parent, int64_t plugin, void *data)
 {

@@ -12,9 +12,6 @@ struct lpn { const struct net_plugin *plugin; int version; uintptr_t context; };
 /* rc is an ncclResult_t. object is the object that the call made, or 0. size and done belong to lpn_test. */
 struct lpn_result { int rc, done, size; uintptr_t object; };
 
-/* lpn_find finds the newest version of the plugin in a library. version is 0 without one. */
-struct lpn lpn_find(void *library);
-
 /* lpn_init returns the context; before version 11 the caller calls it once per process. */
 struct lpn_result lpn_init(struct lpn n, uint64_t comm);
 struct lpn_result lpn_devices(struct lpn n); /* size: their number */

@@ -25,15 +25,15 @@ var _ recorder.ProfilerLoader = Profilers{}
 
 // Open implements [recorder.ProfilerLoader].
 func (Profilers) Open(files []string, o recorder.ProfilerOptions) (recorder.Profiler, error) {
-	library, file, err := load(files)
+	found, file, err := find(files, "ncclProfiler_v", oldestProfiler, newestProfiler)
 	if err != nil {
 		return nil, err
 	}
-	p := &profiler{p: C.lpp_find(library), operations: map[uint64]*operation{}}
-	if p.p.version == 0 {
-		return nil, unsupported(library, file, "ncclProfiler_v", oldestProfiler, newestProfiler)
+	p := &profiler{
+		p: C.struct_lpp{plugin: (*C.struct_profiler_plugin)(found.at), version: found.version, rank: C.int(o.Rank),
+			comm: C.uint64_t(o.Comm), name: intern(o.Name)},
+		operations: map[uint64]*operation{},
 	}
-	p.p.rank, p.p.comm, p.p.name = C.int(o.Rank), C.uint64_t(o.Comm), intern(o.Name)
 	p.log = listen(o.Log)
 	r := C.lpp_init(p.p, C.int(o.Nodes), C.int(o.Ranks))
 	if r.rc != 0 {

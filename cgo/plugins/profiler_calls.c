@@ -11,12 +11,6 @@ enum {
 	ALL_API = PROFILE_GROUP_API | PROFILE_COLLECTIVE_API | PROFILE_MESSAGE_API | ALL_GROUP,
 };
 
-struct lpp lpp_find(void *library)
-{
-	struct lp_symbol s = lp_plugin_find(library, "ncclProfiler_v", PROFILER_NEWEST, PROFILER_OLDEST);
-	return (struct lpp){.plugin = s.at, .version = s.version};
-}
-
 struct lpp_init lpp_init(struct lpp p, int nodes, int ranks)
 {
 	struct lpp_init r = {0};

@@ -12,8 +12,6 @@ struct lpp {
 	const char *name;
 	uint64_t comm;
 };
-/* lpp_find finds the newest version of the plugin in a library. version is 0 without one. */
-struct lpp lpp_find(void *library);
 /* lpp_init returns an ncclResult_t as rc, and what it has set. */
 struct lpp_init { int rc, mask; uintptr_t context; };
 struct lpp_init lpp_init(struct lpp p, int nodes, int ranks);

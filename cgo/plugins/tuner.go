@@ -24,14 +24,11 @@ var _ dispatch.TunerLoader = Tuners{}
 
 // Open implements [dispatch.TunerLoader].
 func (Tuners) Open(files []string, o dispatch.TunerOptions) (dispatch.Tuner, error) {
-	library, file, err := load(files)
+	found, file, err := find(files, "ncclTunerPlugin_v", oldestTuner, newestTuner)
 	if err != nil {
 		return nil, err
 	}
-	t := &tuner{t: C.lpt_find(library)}
-	if t.t.version == 0 {
-		return nil, unsupported(library, file, "ncclTunerPlugin_v", oldestTuner, newestTuner)
-	}
+	t := &tuner{t: C.struct_lpt{plugin: (*C.struct_tuner_plugin)(found.at), version: found.version}}
 	t.log = listen(o.Log)
 	nodes := C.struct_tuner_domains{C.int(o.Nodes), C.int(o.Least), C.int(o.Most)}
 	r := C.lpt_init(t.t, C.uint64_t(o.Comm), C.size_t(o.Ranks), nodes)

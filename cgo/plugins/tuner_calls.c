@@ -1,12 +1,6 @@
 /* Calls of a tuner plugin of any version. */
 #include "tuner_calls.h"
 
-struct lpt lpt_find(void *library)
-{
-	struct lp_symbol s = lp_plugin_find(library, "ncclTunerPlugin_v", TUNER_NEWEST, TUNER_OLDEST);
-	return (struct lpt){.plugin = s.at, .version = s.version};
-}
-
 struct lpt_init lpt_init(struct lpt t, uint64_t comm, size_t ranks, struct tuner_domains nodes)
 {
 	struct lpt_init r = {0};

@@ -6,8 +6,6 @@
 
 /* A plugin and its context for a communicator. */
 struct lpt { const struct tuner_plugin *plugin; int version; uintptr_t context; };
-/* lpt_find finds the newest version of the plugin in a library. version is 0 without one. */
-struct lpt lpt_find(void *library);
 /* lpt_init returns an ncclResult_t as rc, and the context. */
 struct lpt_init { int rc; uintptr_t context; };
 struct lpt_init lpt_init(struct lpt t, uint64_t comm, size_t ranks, struct tuner_domains nodes);
