@@ -12,9 +12,6 @@ import (
 
 // shortenPeriod looks for patterns that take no longer than plan, and whose reset is hidden.
 func (w *swot) shortenPeriod(u pattern, plan *plans.Plan, b *timing.Meter, budget float64) *plans.Plan {
-	if w.m.P.Final.Kind != plans.FinalInitial || timeline.Period(plan) <= plan.CCTUS {
-		return plan
-	}
 	neighbours := func(u pattern) iter.Seq[pattern] {
 		return func(yield func(pattern) bool) {
 			for i := range u {
@@ -42,7 +39,7 @@ func (w *swot) shortenPeriod(u pattern, plan *plans.Plan, b *timing.Meter, budge
 		}
 		return w.emit(u, budget)
 	}
-	return timeline.Climb(w.m, u, plan, neighbours, emit, b.Spent)
+	return timeline.ShortenPeriod(w.m, u, plan, neighbours, emit, b.Spent)
 }
 
 // exchangeBits swaps the steps of two units, and reports whether the pattern changed.

@@ -11,7 +11,7 @@ const ExactSteps = 80
 
 // Greedy times the pattern if no unit leaves a step early: it divides every step over the units that are ready in time,
 // so that they end together. Its time is an upper bound of Solve's, and Shares attain it. Steps that are joined to the
-// one before begin with it, and their units do not wait for each other; solve ignores this. greedy returns false once
+// one before begin with it, and their units do not wait for each other; Solve ignores this. It returns false once
 // the time is at least cutoff.
 func (t *Timing) Greedy(steps int, cutoff float64) (float64, bool) {
 	t.Shares = resize(t.Shares, len(t.Uses))

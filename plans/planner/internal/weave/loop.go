@@ -9,12 +9,9 @@ import (
 	"lightpath/plans/planner/internal/timeline"
 )
 
-// shortenPeriod is the same for layouts.
+// shortenPeriod looks for layouts that take no longer than plan, and whose reset is hidden.
 func (s *Search) shortenPeriod(plan *plans.Plan, budget float64) *plans.Plan {
 	w := s.w
-	if w.m.P.Final.Kind != plans.FinalInitial || timeline.Period(plan) <= plan.CCTUS {
-		return plan
-	}
 	units, steps := w.m.Units, len(w.kind)
 	neighbours := func(l layout) iter.Seq[layout] {
 		return func(yield func(layout) bool) {
@@ -43,5 +40,5 @@ func (s *Search) shortenPeriod(plan *plans.Plan, budget float64) *plans.Plan {
 		}
 		return w.emit(l, budget)
 	}
-	return timeline.Climb(w.m, s.best.l, plan, neighbours, emit, s.meter.Spent)
+	return timeline.ShortenPeriod(w.m, s.best.l, plan, neighbours, emit, s.meter.Spent)
 }
