@@ -72,7 +72,8 @@ func (d *Document) WriteText(w io.Writer) {
 		if i == 0 || d.Points[i-1].Transport != p.Transport || d.Points[i-1].Collective != p.Collective ||
 			d.Points[i-1].Ranks != p.Ranks {
 			fmt.Fprintf(w, "#\n# %s, %s, %d ranks: medians of %d samples in us; ratio: best peer / %s, median over "+
-				"rounds, 95 %% interval; least: of least samples; cpu: of the processor time of all ranks\n", p.Collective, p.Transport, p.Ranks, d.Rounds, Subject)
+				"rounds, 95 %% interval; least: of least samples; cpu: of the processor time of all ranks\n",
+				p.Collective, p.Transport, p.Ranks, d.Rounds, Subject)
 			fmt.Fprintf(w, "# %12s %12s %9s %6s %6s", "size (B)", "count", "type", "redop", "iters")
 			for _, n := range names {
 				fmt.Fprintf(w, " %15s", n)
