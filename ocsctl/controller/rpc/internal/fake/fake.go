@@ -103,7 +103,9 @@ func (c *Controller) TakeOver(name string) *Controller {
 	next := New(name, c.token+1, c.ports, len(c.planes))
 	next.expect = max(len(c.attached), c.expect)
 	for j := range c.planes {
-		next.planes[j].epoch, next.planes[j].maps, next.planes[j].past = c.planes[j].epoch, c.planes[j].maps, c.planes[j].past
+		was, is := &c.planes[j], &next.planes[j]
+		// Both controllers append to their past: a rank may still post to the predecessor.
+		is.epoch, is.maps, is.past = was.epoch, was.maps, slices.Clone(was.past)
 	}
 	return next
 }
