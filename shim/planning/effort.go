@@ -22,26 +22,30 @@ func firstPlan(ctx context.Context, name string, p *plans.Problem, limit time.Du
 	return planner.Solve(ctx, name, p, o)
 }
 
-// search plans a problem within a limit. It returns the first plan without using the limit if a better plan could save
-// little. The effort depends on the problem alone, so plans repeat.
+// search plans a problem within a limit. It searches in stages, and ends when a better plan could save little, or when a
+// stage finds none. The effort depends on the problem alone, so plans repeat.
 func search(ctx context.Context, name string, p *plans.Problem, limit time.Duration) (*plans.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	first, err := firstPlan(ctx, name, p, limit)
-	o := planner.Options{TimeLimit: limit, SinglePlane: true} // as much effort as the limit allows
-	if err == nil {
-		switch worth := worthOf(first); {
-		case worth <= firstEffort:
-			return first, nil
-		case worth < limit/planner.EffortShare:
-			o.Effort = worth
+	full := limit / planner.EffortShare // as much effort as the limit allows
+	best, err := firstPlan(ctx, name, p, limit)
+	for _, effort := range []time.Duration{full / 10, full} {
+		if best != nil {
+			effort = min(effort, worthOf(best))
+		}
+		if effort <= firstEffort && best != nil {
+			return best, nil
+		}
+		o := planner.Options{TimeLimit: limit, Effort: effort, SinglePlane: true}
+		var plan *plans.Plan
+		switch plan, err = planner.Solve(ctx, name, p, o); {
+		case best != nil && (err != nil || best.CCTUS <= plan.CCTUS):
+			return best, nil
+		case err == nil:
+			best = plan
 		}
 	}
-	plan, err := planner.Solve(ctx, name, p, o)
-	if first != nil && (err != nil || first.CCTUS < plan.CCTUS) {
-		return first, nil
-	}
-	return plan, err
+	return best, err
 }
 
 // worthOf returns how long a search for a better plan may take.

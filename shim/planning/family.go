@@ -25,6 +25,8 @@ const (
 	spanReach = 8
 	// spanPlannings bounds the plans that one widening makes.
 	spanPlannings = 6
+	// fewSizes is how many sizes of a collective get plans of their own. Most programs do not have more.
+	fewSizes = 8
 )
 
 // Family is the set of calls of a communicator that differ only in their bytes, with their known plans. Sizes count the
@@ -238,12 +240,12 @@ func (j *Job) Run(ctx context.Context) Solution {
 }
 
 // Widen finds sizes near the job's that can share plans, one planning at a time, so that a call without a plan goes
-// first. Many programs make calls of one size only, so Widen begins with a second size.
+// first. It does nothing while the family has few sizes.
 func (j *Job) Widen(ctx context.Context) {
 	j.mu.Lock()
-	single := j.survey.Plannings < 2
+	few := j.survey.Plannings <= fewSizes
 	j.mu.Unlock()
-	if single || j.survey.Tolerance < 0 {
+	if few || j.survey.Tolerance < 0 {
 		return
 	}
 	for range spanPlannings {
