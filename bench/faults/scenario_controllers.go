@@ -207,10 +207,11 @@ func fenced(g *rig, until string) error {
 		other = g.controllers[1]
 	}
 	lines := other.told()
+	before := time.Now()
 	if err := l.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	g.injected(time.Now(), "the controller is stopped")
+	g.injected(before, "the controller is stopped")
 	if _, err := other.await(until, lines); err != nil {
 		return err
 	}

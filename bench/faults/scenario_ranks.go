@@ -121,10 +121,11 @@ func killRank(g *rig, moment func() error) error {
 	if err := moment(); err != nil {
 		return err
 	}
+	before := time.Now()
 	if err := g.job.signal(2, syscall.SIGKILL); err != nil {
 		return err
 	}
-	g.injected(time.Now(), "rank 2 is gone")
+	g.injected(before, "rank 2 is gone")
 	if err := g.fails([]int{2}, "rank 2|rank of port 2"); err != nil {
 		return err
 	}
@@ -146,10 +147,11 @@ func stallRank(g *rig) error {
 	if err := g.inOperation(0); err != nil {
 		return err
 	}
+	before := time.Now()
 	if err := g.job.signal(1, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	g.injected(time.Now(), "rank 1 is stopped")
+	g.injected(before, "rank 1 is stopped")
 	err := wait(g.ctx, "the controller says whom a plane waits for", patience, func() (bool, error) {
 		s, err := g.operator.Status(g.ctx)
 		for _, p := range s.Planes {

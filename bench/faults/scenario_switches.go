@@ -182,10 +182,11 @@ func switchHangs(g *rig) error {
 	if err := g.inOperation(0); err != nil {
 		return err
 	}
+	before := time.Now()
 	if err := g.sw.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	g.injected(time.Now(), "the switch is stopped")
+	g.injected(before, "the switch is stopped")
 	if err := g.fails(nil, "rank ", "plane ", "epoch "); err != nil {
 		return err
 	}

@@ -59,9 +59,9 @@ recorded unwritable train 2 'is not recorded: /dev/null/.*: Not a directory' LIG
 passed() {
   rm -f "$OUT"/log-*
   FAKE_LOG=$OUT/log-direct LD_PRELOAD=$FAKE "$OUT/job" forms 1 && FAKE_LOG=$OUT/log-passed LD_PRELOAD=$RECORDER \
-    LIGHTPATH_ITERATION_RECORD=$OUT/files-passed LIGHTPATH_ITERATION_LIBRARY=$FAKE "$OUT/job" forms 1 2>"$OUT/said" &&
-    [ "$(wc -l <"$OUT/log-direct")" = 17 ] && diff "$OUT/log-direct" "$OUT/log-passed" && cat "$OUT/said" &&
-    grep -q '^lightpath iteration record: ncclScatter: the library that makes the calls lacks it$' "$OUT/said"
+    LIGHTPATH_ITERATION_RECORD=$OUT/files-passed LIGHTPATH_ITERATION_LIBRARY=$FAKE "$OUT/job" forms 1 2>"$OUT/passed" &&
+    [ "$(wc -l <"$OUT/log-direct")" = 17 ] && diff "$OUT/log-direct" "$OUT/log-passed" && cat "$OUT/passed" &&
+    grep -q '^lightpath iteration record: ncclScatter: the library that makes the calls lacks it$' "$OUT/passed"
 }
 # A child of fork has a file of its own, and the parent keeps its own.
 forked() {
@@ -71,9 +71,10 @@ forked() {
 }
 # Without a library that can make the calls they fail, with one line.
 refused() { # LIBRARY PATTERN
-  LD_PRELOAD=$RECORDER LIGHTPATH_ITERATION_LIBRARY=$1 "$OUT/job" full 1 >"$OUT/refused" 2>&1 && return 1
-  cat "$OUT/refused"
-  [ "$(grep -c '^lightpath iteration record: ' "$OUT/refused")" = 1 ] && grep -q "$2" "$OUT/refused"
+  local said=$OUT/refused-$$ # several run at a time
+  LD_PRELOAD=$RECORDER LIGHTPATH_ITERATION_LIBRARY=$1 "$OUT/job" full 1 >"$said" 2>&1 && return 1
+  cat "$said"
+  [ "$(grep -c '^lightpath iteration record: ' "$said")" = 1 ] && grep -q "$2" "$said"
 }
 # The command runs the job, whatever library it names, and passes its failure on.
 records() {
