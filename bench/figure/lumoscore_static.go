@@ -55,6 +55,13 @@ func (n staticNeed) uniform() int {
 	return best
 }
 
+// artifactModels are the models of the paper's artifact, with the share of an iteration that their AllReduce between
+// pods takes.
+var artifactModels = []struct {
+	name  string
+	share float64
+}{{"pangu", 0.0737}, {"llama-7b", 0.069}, {"gpt2-13b", 0.047}, {"llama2-7b", 0.011}, {"llama2-13b", 0.0017}}
+
 // lumos6a shows contention with and without interleaved wiring, and its cost to the workloads.
 func lumos6a(context.Context, Options) (*Figure, error) {
 	shape := place.Shape{ServerGPUs: 8, Nest: []int{1, staticServers / staticPods, staticPods}}
@@ -80,10 +87,6 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 		Notes: []string{"Flow level: flows that share a link take turns, and nothing else changes. Gains follow from " +
 			"the share of an iteration that the AllReduce between pods takes. The paper does not print this share; here " +
 			"it is the share of its artifact, at the testbed's contention."}}
-	models := []struct {
-		name  string
-		share float64
-	}{{"pangu", 0.0737}, {"llama-7b", 0.069}, {"gpt2-13b", 0.047}, {"llama2-7b", 0.011}, {"llama2-13b", 0.0017}}
 	largest := 0.0
 	flows := []Line{{Name: "interleaved wiring", Colour: 0}, {Name: "uniform wiring", Colour: 1}}
 	gains := make([]Line, len(needs))
@@ -91,7 +94,7 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 		ours, theirs := n.need.interleaved(), n.need.uniform()
 		flows[0].Y, flows[1].Y = append(flows[0].Y, float64(ours)), append(flows[1].Y, float64(theirs))
 		gains[i].Name, gains[i].Colour = n.name, i+2
-		for _, m := range models {
+		for _, m := range artifactModels {
 			gain := 100 * m.share * float64(theirs-ours) / (1 + m.share*float64(ours-1))
 			largest = max(largest, gain)
 			gains[i].Y = append(gains[i].Y, gain)
@@ -104,7 +107,7 @@ func lumos6a(context.Context, Options) (*Figure, error) {
 			X: groups("links that the job needs between pods", len(needs), func(i int) string { return needs[i].name })},
 		&Chart{Title: "(b) throughput", Lines: gains, Bars: true, Y: Axis{Label: "gain of interleaved wiring [%]", Min: 0,
 			Max: 10},
-			X: groups("model", len(models), func(i int) string { return models[i].name })},
+			X: groups("model", len(artifactModels), func(i int) string { return artifactModels[i].name })},
 	}
 	full := needs[0].need
 	f.Claims = []Claim{

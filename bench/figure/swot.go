@@ -190,13 +190,7 @@ func matrix(rows, cols int) [][]float64 {
 
 // swot8 shows the CCT over the cluster's size.
 func swot8(ctx context.Context, o Options) (*Figure, error) {
-	const bytes = 32e6
-	panels := []struct {
-		call    call
-		ranks   []float64
-		printed map[int]float64
-		ccts    [][]float64
-	}{
+	panels := []sizePanel{
 		{doubling, []float64{4, 8, 16, 32, 64, 128, 256, 512, 1024}, map[int]float64{64: 39.6, 512: 46.9}, nil},
 		{pairwise, []float64{3, 4, 5, 6, 7, 8, 9, 10}, map[int]float64{5: 26.0, 10: 45.5}, nil},
 	}
@@ -219,7 +213,7 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 	err := Each(ctx, len(points), o, func(i int) error {
 		at := points[i]
 		pn := &panels[at.panel]
-		p, err := Collective(pn.call.collective, pn.call.algorithm, bytes, swotFabric(int(pn.ranks[at.x]), 4))
+		p, err := Collective(pn.call.collective, pn.call.algorithm, swot8Bytes, swotFabric(int(pn.ranks[at.x]), 4))
 		if err != nil {
 			return err
 		}
@@ -229,29 +223,43 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range panels {
-		c := &Chart{Title: fmt.Sprintf("(%c) %s", 'a'+i, p.call.label),
-			X: Axis{Label: "nodes", Log: i == 0, At: p.ranks}, Y: Axis{Label: "CCT [us]"}}
-		for s, sc := range swotSchemes {
-			c.Lines = append(c.Lines, Line{Name: sc.name, X: p.ranks, Y: p.ccts[s], Colour: sc.colour, Dashed: sc.dashed})
-			for x, n := range p.ranks {
-				printed := math.NaN()
-				if cut, ok := p.printed[int(n)]; ok && s == 2 {
-					printed = p.ccts[1][x] * (1 - cut/100)
-					c.Printed = append(c.Printed, Printed{X: n, Y: printed, Label: fmt.Sprintf("-%.1f %%", cut)})
-					f.Claims = append(f.Claims, Claim{ID: "S3", What: fmt.Sprintf("%s, p=%d: reduction vs Strawman-ICR", p.call.label,
-						int(n)),
-						Printed: cut, Ours: 100 * (1 - p.ccts[s][x]/p.ccts[1][x]), Unit: "%"})
-				}
-				f.Table.Add(p.call.label, int(n), 4, bytes, sc.name, p.ccts[s][x], printed)
-			}
-		}
-		_, top := ExtentOf(p.ccts)
-		c.Y.Max = top * 1.05
+	for i := range panels {
+		c := panels[i].chart(f)
+		c.Title, c.X.Log = fmt.Sprintf("(%c) %s", 'a'+i, panels[i].call.label), i == 0
 		f.Panels = append(f.Panels, c)
 	}
 	f.Notes = append(f.Notes, "One-shot exists if each pattern has a plane: up to 16 nodes (AllReduce) and 5 nodes "+
 		"(All-to-All), as printed.",
 		"The printed numbers fit no single convention of how planes start.", conventionNote)
 	return f, nil
+}
+
+const swot8Bytes = 32e6
+
+// sizePanel is the CCT of a call over the cluster's size.
+type sizePanel struct {
+	call    call
+	ranks   []float64
+	printed map[int]float64 // the reduction in percent by SWOT over Strawman-ICR, by ranks
+	ccts    [][]float64     // by scheme and index of ranks
+}
+
+// chart draws the panel, and adds its rows and claims to f.
+func (p *sizePanel) chart(f *Figure) *Chart {
+	_, top := ExtentOf(p.ccts)
+	c := &Chart{X: Axis{Label: "nodes", At: p.ranks}, Y: Axis{Label: "CCT [us]", Max: top * 1.05}}
+	for s, sc := range swotSchemes {
+		c.Lines = append(c.Lines, Line{Name: sc.name, X: p.ranks, Y: p.ccts[s], Colour: sc.colour, Dashed: sc.dashed})
+		for x, n := range p.ranks {
+			printed := math.NaN()
+			if cut, ok := p.printed[int(n)]; ok && s == 2 {
+				printed = p.ccts[1][x] * (1 - cut/100)
+				c.Printed = append(c.Printed, Printed{X: n, Y: printed, Label: fmt.Sprintf("-%.1f %%", cut)})
+				f.Claims = append(f.Claims, Claim{ID: "S3", Printed: cut, Ours: 100 * (1 - p.ccts[s][x]/p.ccts[1][x]), Unit: "%",
+					What: fmt.Sprintf("%s, p=%d: reduction vs Strawman-ICR", p.call.label, int(n))})
+			}
+			f.Table.Add(p.call.label, int(n), 4, swot8Bytes, sc.name, p.ccts[s][x], printed)
+		}
+	}
+	return c
 }

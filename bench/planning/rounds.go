@@ -172,20 +172,25 @@ func timeRounds(ctx context.Context, n, planes, rounds int, d drift, delta float
 		}
 		left[0], left[1] = spectra.Left(alone, left[0]), spectra.Left(aloneOrder, left[1])
 		standing = spectra.Left(next, standing)
-		w := weight
 		if at == 0 {
-			w = 1
-		}
-		for i := range mean {
-			for e := range mean[i] {
-				mean[i][e] += w * (m[i][e] - mean[i][e])
-			}
+			follow(mean, m, 1)
+		} else {
+			follow(mean, m, weight)
 		}
 	}
 	for _, v := range []*float64{&t.dark, &t.standing, &t.spread, &t.chosen, &t.predicted, &t.known} {
 		*v /= float64(rounds-1) * figure.DemandUS
 	}
 	return t, nil
+}
+
+// follow moves mean towards m by a part of the difference.
+func follow(mean, m [][]float64, part float64) {
+	for i := range mean {
+		for e := range mean[i] {
+			mean[i][e] += part * (m[i][e] - mean[i][e])
+		}
+	}
 }
 
 // firstMaps returns the maps of the first hold of each plane; of a plane without one, that which stands.

@@ -26,12 +26,16 @@ var families = []family{
 // gaps are the relative distances of plans from their bounds, of one matrix or in the mean.
 type gaps struct{ faithful, fast, anytime, faithfulStrong, anytimeStrong float64 }
 
-func (g *gaps) add(o gaps, weight float64) {
-	g.faithful += o.faithful * weight
-	g.fast += o.fast * weight
-	g.anytime += o.anytime * weight
-	g.faithfulStrong += o.faithfulStrong * weight
-	g.anytimeStrong += o.anytimeStrong * weight
+func meanOf(all []gaps) (g gaps) {
+	weight := 1 / float64(len(all))
+	for _, o := range all {
+		g.faithful += o.faithful * weight
+		g.fast += o.fast * weight
+		g.anytime += o.anytime * weight
+		g.faithfulStrong += o.faithfulStrong * weight
+		g.anytimeStrong += o.anytimeStrong * weight
+	}
+	return g
 }
 
 // spectraReport measures the time of the fast mode and the gaps of all modes.
@@ -56,47 +60,27 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 	if err := addFastTimes(ctx, f, o); err != nil {
 		return nil, err
 	}
-	type point struct{ family, s, delta, run int }
-	var points []point
-	for fam := range families {
-		for s := range switches {
-			for d := range deltas {
-				for r := range runs {
-					points = append(points, point{fam, s, d, r})
-				}
-			}
-		}
-	}
-	found := make([]gaps, len(points))
-	err := figure.Each(ctx, len(points), o, func(i int) (err error) {
-		at := points[i]
-		found[i], err = gapsOf(ctx, families[at.family].make(o.Seed+int64(at.run)), switches[at.s], deltas[at.delta], work,
-			o.Seed)
+	// Points are numbered by family, switches, delta and run.
+	perSwitches := runs * len(deltas)
+	perFamily := perSwitches * len(switches)
+	found := make([]gaps, perFamily*len(families))
+	err := figure.Each(ctx, len(found), o, func(i int) (err error) {
+		m := families[i/perFamily].make(o.Seed + int64(i%runs))
+		found[i], err = gapsOf(ctx, m, switches[i/perSwitches%len(switches)], deltas[i/runs%len(deltas)], work, o.Seed)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	mean := make(map[[3]int]*gaps)
-	perFamily, all := make([]gaps, len(families)), gaps{}
-	for i, at := range points {
-		key := [3]int{at.family, at.s, at.delta}
-		if mean[key] == nil {
-			mean[key] = &gaps{}
-		}
-		mean[key].add(found[i], 1/float64(runs))
-		perFamily[at.family].add(found[i], float64(len(families))/float64(len(points)))
-		all.add(found[i], 1/float64(len(points)))
-	}
 	for fam := range families {
+		of := found[fam*perFamily:][:perFamily]
 		for s := range switches {
 			f.Panels = append(f.Panels, gapChart(f, families[fam].name, switches[s], deltas,
-				func(d int) *gaps { return mean[[3]int{fam, s, d}] }))
+				func(d int) gaps { return meanOf(of[s*perSwitches+d*runs:][:runs]) }))
 		}
-		g := perFamily[fam]
-		f.Notes = append(f.Notes, g.line(families[fam].name))
+		f.Notes = append(f.Notes, meanOf(of).line(families[fam].name))
 	}
-	f.Notes = append(f.Notes, all.line("All families")+" The goal is a ratio of 0.7 or less, better 0.5.",
+	f.Notes = append(f.Notes, meanOf(found).line("All families")+" The goal is a ratio of 0.7 or less, better 0.5.",
 		"GPT and MoE matrices are synthetic substitutes for traces that are not published. Delays are shares of a "+
 			"port's whole demand.")
 	return f, nil
@@ -109,7 +93,7 @@ func (g gaps) line(what string) string {
 }
 
 // gapChart draws the gaps over the delay and adds their rows to the table.
-func gapChart(f *figure.Figure, name string, s int, deltas []float64, at func(d int) *gaps) *figure.Chart {
+func gapChart(f *figure.Figure, name string, s int, deltas []float64, at func(d int) gaps) *figure.Chart {
 	lines := []figure.Line{
 		{Name: "SPECTRA, to LB1/LB2", Colour: 1}, {Name: "fast, to LB1/LB2", Colour: 4},
 		{Name: "anytime, to LB1/LB2", Colour: 0},

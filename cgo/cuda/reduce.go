@@ -98,6 +98,26 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 	if err != nil || r.Empty() {
 		return err
 	}
+	k := arguments(r)
+	op := r.Op
+	if op == datatype.Avg || r.N <= 1 {
+		op = datatype.Sum
+	}
+	var step *C.char
+	rc := C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
+	if rc == C.LPC_NOT_LOADED {
+		if err := load(c, 1<<r.Type); err != nil {
+			return err
+		}
+		rc = C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
+	}
+	return kernelError(c, step, rc)
+}
+
+// arguments returns the arguments of the kernel for r.
+//
+// Hot path: no allocation.
+func arguments(r *device.Reduction) C.struct_lp_reduction {
 	k := C.struct_lp_reduction{
 		factor:    C.ulonglong(*(*uint64)(unsafe.Pointer(&r.Scale.Factor))),
 		factor_at: C.ulonglong(uintptr(r.Scale.At)),
@@ -140,19 +160,7 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 	if k.divisor > 1 {
 		k.reciprocal = ^C.ulonglong(0)/C.ulonglong(k.divisor) + 1
 	}
-	op := r.Op
-	if op == datatype.Avg || r.N <= 1 {
-		op = datatype.Sum
-	}
-	var step *C.char
-	rc := C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
-	if rc == C.LPC_NOT_LOADED {
-		if err := load(c, 1<<r.Type); err != nil {
-			return err
-		}
-		rc = C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
-	}
-	return kernelError(c, step, rc)
+	return k
 }
 
 func source(at, found unsafe.Pointer, offset int64) C.struct_lp_source {

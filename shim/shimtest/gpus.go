@@ -185,17 +185,16 @@ func Repeats(n int) int {
 func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 	g.T.Helper()
 	n := len(w.Comms)
-	captured := rng.IntN(2) == 0
-	from, to := length/3, 2*length/3 // the buffers of a graph
-	deeds, backs := make([]*Operation, length), make([]func(), 0, length*n)
-	calls := make([][][]calls.Call, n) // by rank and deed
-	for i := range deeds {
-		inGraph := captured && i >= from && i < to
+	s := sequence{calls: make([][][]calls.Call, n), captured: rng.IntN(2) == 0, from: length / 3, to: 2 * length / 3}
+	s.deeds = make([]*Operation, length)
+	backs := make([]func(), 0, length*n)
+	for i := range s.deeds {
+		inGraph := s.captured && i >= s.from && i < s.to
 		d, err := randomOperation(w, rng, !inGraph) // a replay must find its input
 		if err != nil {
 			g.T.Fatal(err)
 		}
-		deeds[i] = d
+		s.deeds[i] = d
 		for r := range n {
 			kind := func() device.Kind { return memories[rng.IntN(len(memories))] }
 			hostOnly := !inGraph && rng.IntN(6) == 0
@@ -211,42 +210,52 @@ func (g *GPUs) Sequence(w *World, rng *rand.Rand, length int) {
 					on[k].Stream = g.Streams[r][0]
 				}
 			}
-			calls[r], backs = append(calls[r], on), append(backs, back)
+			s.calls[r], backs = append(s.calls[r], on), append(backs, back)
 		}
 	}
-	w.Must(func(c *shim.Comm) error {
-		r := c.Rank
-		for i := range calls[r] {
-			if captured && i == from {
-				g.Capture(g.Streams[r][0])
-			}
-			if err := shim.Run(calls[r][i]); err != nil {
-				return fmt.Errorf("%s: %w", deeds[i].Name, err)
-			}
-			if captured && i+1 == to {
-				graph := g.End(g.Streams[r][0])
-				if err := g.SynchronizeRank(r); err != nil { // the program keeps replays in order
-					return err
-				}
-				for range 2 {
-					g.Replay(graph, g.Streams[r][0])
-				}
-				if err := g.SynchronizeRank(r); err != nil {
-					return err
-				}
-				g.Discard(graph)
-			}
-		}
-		return g.SynchronizeRank(r)
-	})
+	w.Must(func(c *shim.Comm) error { return g.play(&s, c.Rank) })
 	for _, back := range backs {
 		back()
 	}
-	for _, d := range deeds {
+	for _, d := range s.deeds {
 		if err := d.Check(); err != nil {
 			g.T.Fatalf("%s: %v", d.Name, err)
 		}
 	}
+}
+
+// sequence is what all ranks call. The deeds from from to to are a graph if captured is set.
+type sequence struct {
+	deeds    []*Operation
+	calls    [][][]calls.Call // by rank and deed
+	captured bool
+	from, to int
+}
+
+// play makes the calls of rank r. It replays the graph twice.
+func (g *GPUs) play(s *sequence, r int) error {
+	for i := range s.calls[r] {
+		if s.captured && i == s.from {
+			g.Capture(g.Streams[r][0])
+		}
+		if err := shim.Run(s.calls[r][i]); err != nil {
+			return fmt.Errorf("%s: %w", s.deeds[i].Name, err)
+		}
+		if s.captured && i+1 == s.to {
+			graph := g.End(g.Streams[r][0])
+			if err := g.SynchronizeRank(r); err != nil { // the program keeps replays in order
+				return err
+			}
+			for range 2 {
+				g.Replay(graph, g.Streams[r][0])
+			}
+			if err := g.SynchronizeRank(r); err != nil {
+				return err
+			}
+			g.Discard(graph)
+		}
+	}
+	return g.SynchronizeRank(r)
 }
 
 // EveryKind returns a group with a call of each kind for each of two ranks, and an AllReduce by a custom operator.

@@ -66,14 +66,18 @@ ranks. The machine is as it is (none), or a Go or Python program beside the rank
 	fl.StringSliceVar(&loads, "load", []string{"none", "go", "python"}, "loads beside the ranks, one after the other")
 	fl.StringVar(&python, "python", "python3", "interpreter for the Python load")
 	fl.StringVar(&jsonOut, "json", "", "write the results with histograms as JSON to this file (- for standard output)")
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(newBurn())
+	return cmd
+}
+
+func newBurn() *cobra.Command {
+	return &cobra.Command{
 		Use: "burn", Short: "Make garbage until stopped", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			latency.Burn(cmd.Context())
 			return nil
 		},
-	})
-	return cmd
+	}
 }
 
 func printLatency(reports []*latency.Report, jsonOut string) error {

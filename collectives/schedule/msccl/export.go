@@ -185,9 +185,10 @@ func (e *exporter) write(r int, g *GPU) {
 	}
 }
 
-// assign returns the thread blocks of a rank and assigns each op to one.
-func assign(ops []op) []Block {
-	partner := map[int]int{} // send peer -> receive peer
+// partners pairs the peers to which and from which a rank sends and receives at the same time, if each is the only one
+// then: they share a thread block. The map leads from the receiver of a send to the sender of a receive.
+func partners(ops []op) map[int]int {
+	partner := map[int]int{}
 	taken := map[int]bool{}
 	for i := 0; i < len(ops); {
 		t := ops[i].time[0]
@@ -210,6 +211,12 @@ func assign(ops []op) []Block {
 			partner[to[0]], taken[from[0]] = from[0], true
 		}
 	}
+	return partner
+}
+
+// assign returns the thread blocks of a rank and assigns each op to one.
+func assign(ops []op) []Block {
+	partner := partners(ops)
 	var blocks []Block
 	bySend, byRecv, local := map[int]int{}, map[int]int{}, -1
 	open := func(send, recv int) int {

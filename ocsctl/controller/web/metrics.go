@@ -162,30 +162,61 @@ func (c stateCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
+// samples receives the metrics of a collection.
+type samples chan<- prometheus.Metric
+
+func (out samples) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (out samples) count(d *prometheus.Desc, v uint64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
 // Collect implements [prometheus.Collector].
-func (c stateCollector) Collect(out chan<- prometheus.Metric) {
-	st := c.s.status(context.Background())
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	count := func(d *prometheus.Desc, v uint64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-	}
-	gauge(descLeader, one(st.Leader))
-	gauge(descResponds, one(st.Problem == ""))
+func (c stateCollector) Collect(to chan<- prometheus.Metric) {
+	st, out := c.s.status(context.Background()), samples(to)
+	out.gauge(descLeader, one(st.Leader))
+	out.gauge(descResponds, one(st.Problem == ""))
 	seen := map[string]bool{}
 	for _, sw := range st.Switches {
 		if name := label(sw.Name); !seen[name] {
 			seen[name] = true
-			gauge(descSwitchUp, one(sw.Error == ""), name, label(sw.Driver))
+			out.gauge(descSwitchUp, one(sw.Error == ""), name, label(sw.Driver))
 		}
 	}
-	core, _ := c.s.o.Controller()
 	if !st.Leader {
 		return
 	}
-	gauge(descToken, float64(st.Token))
-	gauge(descPorts, float64(len(st.Ports)))
+	out.gauge(descToken, float64(st.Token))
+	out.ports(&st)
+	core, _ := c.s.o.Controller()
+	clear(seen)
+	for j := range st.Planes {
+		name := planeLabel(j, st.Planes[j].Name)
+		if seen[name] {
+			name = fmt.Sprintf("%s (%d)", name, j) // a label names one plane
+		}
+		seen[name] = true
+		out.plane(&st.Planes[j], name)
+		if st.Planes[j].State == controller.Down {
+			out.gauge(descDown, 1, name, string(st.Views[j].Cause))
+		}
+		ports, _ := c.s.readPorts(context.Background(), core, j) // descResponds shows that the core does not answer
+		for r := range ports {
+			if s := &ports[r]; s.DBm != nil {
+				out.gauge(descPower, *s.DBm, name, strconv.Itoa(r))
+			}
+			if s := &ports[r]; s.Baseline != nil {
+				out.gauge(descBaseline, *s.Baseline, name, strconv.Itoa(r))
+			}
+		}
+	}
+}
+
+// ports sends how many ports there are, and how they use the planes.
+func (out samples) ports(st *Status) {
+	out.gauge(descPorts, float64(len(st.Ports)))
 	attached, held := 0, 0
 	for i := range st.Ports {
 		if st.Ports[i].Attached {
@@ -200,43 +231,26 @@ func (c stateCollector) Collect(out chan<- prometheus.Metric) {
 			oldest = max(oldest, st.Time.Sub(st.Uses[i].Since).Seconds())
 		}
 	}
-	gauge(descAttached, float64(attached))
-	gauge(descHeld, float64(held))
-	gauge(descQueue, float64(len(st.Queue)))
-	gauge(descOldest, oldest)
-	clear(seen)
-	for j := range st.Planes {
-		p := &st.Planes[j]
-		name := planeLabel(j, p.Name)
-		if seen[name] {
-			name = fmt.Sprintf("%s (%d)", name, j) // a label names one plane
-		}
-		seen[name] = true
-		gauge(descUp, one(p.State != controller.Down), name)
-		for _, state := range planeStates {
-			gauge(descState, one(p.State == state), name, string(state))
-		}
-		if p.State == controller.Down {
-			gauge(descDown, 1, name, string(st.Views[j].Cause))
-		}
-		gauge(descEpoch, float64(p.Epoch), name)
-		count(descSwitches, p.Switches, name)
-		count(descFailed, p.Failures, name)
-		count(descPosts, p.Posts, name)
-		count(descRefused, p.Refused, name)
-		gauge(descPosted, float64(len(p.Posted)), name)
-		gauge(descMissing, float64(len(p.Missing)), name)
-		gauge(descDim, float64(len(p.Dim)), name)
-		ports, _ := c.s.readPorts(context.Background(), core, j) // descResponds shows that the core does not answer
-		for r := range ports {
-			if s := &ports[r]; s.DBm != nil {
-				gauge(descPower, *s.DBm, name, strconv.Itoa(r))
-			}
-			if s := &ports[r]; s.Baseline != nil {
-				gauge(descBaseline, *s.Baseline, name, strconv.Itoa(r))
-			}
-		}
+	out.gauge(descAttached, float64(attached))
+	out.gauge(descHeld, float64(held))
+	out.gauge(descQueue, float64(len(st.Queue)))
+	out.gauge(descOldest, oldest)
+}
+
+// plane sends the state and the counters of a plane.
+func (out samples) plane(p *controller.PlaneSnapshot, name string) {
+	out.gauge(descUp, one(p.State != controller.Down), name)
+	for _, state := range planeStates {
+		out.gauge(descState, one(p.State == state), name, string(state))
 	}
+	out.gauge(descEpoch, float64(p.Epoch), name)
+	out.count(descSwitches, p.Switches, name)
+	out.count(descFailed, p.Failures, name)
+	out.count(descPosts, p.Posts, name)
+	out.count(descRefused, p.Refused, name)
+	out.gauge(descPosted, float64(len(p.Posted)), name)
+	out.gauge(descMissing, float64(len(p.Missing)), name)
+	out.gauge(descDim, float64(len(p.Dim)), name)
 }
 
 func one(b bool) float64 {

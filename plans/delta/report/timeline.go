@@ -50,45 +50,16 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 			c.Text(a.left-8, y+rowHeight*0.72, 11, "end", svg.Ink, rows[r].place)
 		}
 	}
-	onPath := make(map[int]bool, len(path))
-	for _, i := range path {
-		onPath[i] = true
-	}
 	kinds := kindsOf(g)
-	box := func(i int) (x0, x1, y float64) {
-		return a.x(s.Spans[i].Start), a.x(s.Spans[i].End), topMargin + float64(rowOf[i])*(rowHeight+rowGap)
-	}
-	for i := range g.Tasks {
-		if rowOf[i] < 0 {
-			continue
-		}
-		x0, x1, y := box(i)
-		style := fmt.Sprintf(`fill="%s"`, svg.Colour(slices.Index(kinds, g.Tasks[i].Kind)))
-		if onPath[i] {
-			style += fmt.Sprintf(` stroke="%s" stroke-width="1.6"`, svg.Late)
-		} else if x1-x0 > 3 {
-			style += ` stroke="white" stroke-width="0.6"`
-		}
-		c.Rect(x0, y+1, math.Max(0.8, x1-x0), rowHeight-2, style, taskTitle(g, s, i))
-		if label := svg.Fit(x1-x0, 9, g.Tasks[i].Name); label != "" {
-			c.Text((x0+x1)/2, y+rowHeight*0.68, 9, "middle", svg.Ink, label)
-		}
-	}
-	edge := func(from, to int, style string) {
-		if rowOf[from] < 0 || rowOf[to] < 0 {
-			return
-		}
-		_, x0, y0 := box(from)
-		x1, _, y1 := box(to)
-		c.Line(x0, y0+rowHeight/2, x1, y1+rowHeight/2, style)
-	}
+	l := layout{g, s, a, rowOf}
+	l.tasks(&c, kinds, path)
 	if len(g.Deps) <= maxEdges {
 		for _, d := range g.Deps {
-			edge(d.From, d.To, fmt.Sprintf(`stroke="%s" stroke-width="0.6" opacity="0.6"`, svg.Faint))
+			l.edge(&c, d.From, d.To, fmt.Sprintf(`stroke="%s" stroke-width="0.6" opacity="0.6"`, svg.Faint))
 		}
 	}
 	for k := 1; k < len(path); k++ {
-		edge(path[k-1], path[k], fmt.Sprintf(`stroke="%s" stroke-width="1.2"`, svg.Late))
+		l.edge(&c, path[k-1], path[k], fmt.Sprintf(`stroke="%s" stroke-width="1.2"`, svg.Late))
 	}
 	right := legend(&c, kinds, a.left, height-20)
 	if slices.ContainsFunc(g.Tasks, func(t dag.Task) bool {
@@ -98,6 +69,54 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 		c.Text(right, height-10, 11, "start", svg.Faint, "F3S1, B3S1: forward, backward of micro-batch 3 on stage S1")
 	}
 	return c.Picture(labelWidth+width+2*margin, height)
+}
+
+// layout is the place of each task in the picture.
+type layout struct {
+	g     *dag.Graph
+	s     *dag.Schedule
+	axis  axis
+	rowOf []int // of each task; -1 for one that is not drawn
+}
+
+func (l *layout) box(i int) (x0, x1, y float64) {
+	span := l.s.Spans[i]
+	return l.axis.x(span.Start), l.axis.x(span.End), topMargin + float64(l.rowOf[i])*(rowHeight+rowGap)
+}
+
+// tasks draws the tasks, those of the critical path outlined.
+func (l *layout) tasks(c *svg.Canvas, kinds []string, path []int) {
+	onPath := make(map[int]bool, len(path))
+	for _, i := range path {
+		onPath[i] = true
+	}
+	for i := range l.g.Tasks {
+		if l.rowOf[i] < 0 {
+			continue
+		}
+		task := &l.g.Tasks[i]
+		x0, x1, y := l.box(i)
+		style := fmt.Sprintf(`fill="%s"`, svg.Colour(slices.Index(kinds, task.Kind)))
+		if onPath[i] {
+			style += fmt.Sprintf(` stroke="%s" stroke-width="1.6"`, svg.Late)
+		} else if x1-x0 > 3 {
+			style += ` stroke="white" stroke-width="0.6"`
+		}
+		c.Rect(x0, y+1, math.Max(0.8, x1-x0), rowHeight-2, style, taskTitle(l.g, l.s, i))
+		if label := svg.Fit(x1-x0, 9, task.Name); label != "" {
+			c.Text((x0+x1)/2, y+rowHeight*0.68, 9, "middle", svg.Ink, label)
+		}
+	}
+}
+
+// edge joins the end of a task to the start of another.
+func (l *layout) edge(c *svg.Canvas, from, to int, style string) {
+	if l.rowOf[from] < 0 || l.rowOf[to] < 0 {
+		return
+	}
+	_, x0, y0 := l.box(from)
+	x1, _, y1 := l.box(to)
+	c.Line(x0, y0+rowHeight/2, x1, y1+rowHeight/2, style)
 }
 
 // lanes distributes tasks that take time over rows: work below its pod, transfers below their pair.

@@ -287,6 +287,13 @@ func (b *search) switchUS(from, to int) float64 {
 	return us
 }
 
+// work is what a visit does for its flows, by its length: done less lost.
+type work struct {
+	flows uint32 // a bit each
+	done  term
+	lost  float64
+}
+
 // time returns the least CCT of a choice of scripts: the variables are the lengths of the steps and
 // the start and length of every visit.
 func (b *search) time(chosen []script) float64 {
@@ -305,9 +312,7 @@ func (b *search) time(chosen []script) float64 {
 		}
 		return terms
 	}
-	rate := make([][]term, steps) // per step: length of a visit -> work, with its index in col
-	over := make([][]float64, steps)
-	how := make([][]uint32, steps)
+	works := make([][]work, steps)
 	k := 0
 	for j, s := range chosen {
 		at := -1
@@ -330,9 +335,8 @@ func (b *search) time(chosen []script) float64 {
 			lp.add(0, append(until(v.step+1, 1), term{start, -1}, term{length, -1})...)
 			cost := b.p.AlphaUS + b.p.HopUS*float64(v.how.hops)
 			lp.add(cost, term{length, 1})
-			rate[v.step] = append(rate[v.step], term{length, 1 / float64(v.how.load)})
-			over[v.step] = append(over[v.step], cost/float64(v.how.load))
-			how[v.step] = append(how[v.step], v.how.flows)
+			load := float64(v.how.load)
+			works[v.step] = append(works[v.step], work{v.how.flows, term{length, 1 / load}, cost / load})
 			k++
 		}
 	}
@@ -340,10 +344,10 @@ func (b *search) time(chosen []script) float64 {
 		for f := range flows {
 			need := plans.WireUS(b.p, b.p.Steps[i].Bytes)
 			var terms []term
-			for x := range rate[i] {
-				if how[i][x]>>f&1 == 1 {
-					terms = append(terms, rate[i][x])
-					need += over[i][x]
+			for _, w := range works[i] {
+				if w.flows>>f&1 == 1 {
+					terms = append(terms, w.done)
+					need += w.lost
 				}
 			}
 			lp.add(need, terms...)

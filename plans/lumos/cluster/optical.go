@@ -113,12 +113,16 @@ func (o *optical) connect(job int, t *tenant, shares place.Volume) (admission, e
 	return done, nil
 }
 
-// follow sets the spines of all jobs' links to those of the logical topology. It returns the jobs, other than the
-// starting one, with changed spines.
-func (o *optical) follow(starting int) (moved []int) {
-	type spineLinks struct{ spine, links int32 }
-	free := map[[2]int32][]spineLinks{}
-	for h, share := range o.core.Logical().Share {
+// freeLinks holds, for each pair of pods, the links of the logical topology that no job has taken.
+type freeLinks map[[2]int32][]spineLinks
+
+// spineLinks is a number of links at a spine.
+type spineLinks struct{ spine, links int32 }
+
+// linksOf returns all links of a logical topology.
+func linksOf(l *lumos.Logical) freeLinks {
+	free := freeLinks{}
+	for h, share := range l.Share {
 		for a := range share.Size() {
 			for _, c := range share.Row(a) {
 				if a < c.Col {
@@ -128,31 +132,42 @@ func (o *optical) follow(starting int) (moved []int) {
 			}
 		}
 	}
-	take := func(at [2]int32, spine int32) bool {
-		for i, f := range free[at] {
-			if f.links > 0 && (f.spine == spine || spine < 0) {
-				free[at][i].links--
-				return true
-			}
+	return free
+}
+
+// take takes a link between two pods at a spine, if there is one.
+func (free freeLinks) take(pods [2]int32, spine int32) bool {
+	for i, f := range free[pods] {
+		if f.links > 0 && f.spine == spine {
+			free[pods][i].links--
+			return true
 		}
-		return false
 	}
-	any := func(at [2]int32) int32 {
-		for _, f := range free[at] {
-			if f.links > 0 {
-				take(at, f.spine)
-				return f.spine
-			}
+	return false
+}
+
+// any takes a link between two pods, and returns its spine.
+func (free freeLinks) any(pods [2]int32) int32 {
+	for i, f := range free[pods] {
+		if f.links > 0 {
+			free[pods][i].links--
+			return f.spine
 		}
-		panic("cluster: the logical topology has fewer links than the requirement")
 	}
+	panic("cluster: the logical topology has fewer links than the requirement")
+}
+
+// follow sets the spines of all jobs' links to those of the logical topology. It returns the jobs, other than the
+// starting one, with changed spines.
+func (o *optical) follow(starting int) (moved []int) {
+	free := linksOf(o.core.Logical())
 	// What jobs have and may keep goes first.
 	moved = []int{starting}
 	for _, job := range o.running(starting) {
 		t, kept := o.tenant[job], true
 		for i, p := range t.pairs {
 			for k, h := range t.spines[i] {
-				if !take([2]int32{p.A, p.B}, h) {
+				if !free.take([2]int32{p.A, p.B}, h) {
 					t.spines[i][k] = -1
 					kept = false
 				}
@@ -170,7 +185,7 @@ func (o *optical) follow(starting int) (moved []int) {
 			}
 			for k, h := range t.spines[i] {
 				if h < 0 {
-					t.spines[i][k] = any([2]int32{p.A, p.B})
+					t.spines[i][k] = free.any([2]int32{p.A, p.B})
 				}
 			}
 		}

@@ -28,62 +28,82 @@ func Wiring(f lumos.Fabric, w lumos.Wiring) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	pods, ports := min(f.Pods, 3), min(f.KSpine, 4)
+	l := newWiringLayout(f, w)
+	left, right := coreMargin+spineWidth, coreMargin+spineWidth+wireWidth
 	var c svg.Canvas
 	c.Text(coreMargin, coreMargin, coreFont+3, "start", svg.Ink,
 		fmt.Sprintf("%s wiring: the first spine of each pod, and its group of %d OCSes", w, f.KSpine))
 	said := fmt.Sprintf("solid: sends into the core; dashed: receives from it. %d of %d pods, %d of %d ports of a spine.",
-		pods, f.Pods, ports, f.KSpine)
+		l.pods, f.Pods, l.ports, f.KSpine)
 	c.Text(coreMargin, coreMargin+20, coreFont, "start", svg.Faint, said)
-	top := coreMargin + 44
-	podHeight := float64(2*ports)*portPitch + 12
-	podY := func(pod int) float64 { return top + float64(pod)*(podHeight+panelGap) }
-	portY := func(pod, port int, egress bool) float64 {
-		side := 0.0
-		if !egress {
-			side = 1
-		}
-		return podY(pod) + 6 + (float64(2*port)+side+0.5)*portPitch
-	}
-	height := podY(pods-1) + podHeight
-	switches := ports
-	if w == lumos.Doubled {
-		switches = ports / 2
-	}
-	left, right := coreMargin+spineWidth, coreMargin+spineWidth+wireWidth
-	ocsHeight := (height - top - panelGap*float64(switches-1)) / float64(switches)
-	ocsY := func(k int) float64 { return top + float64(k)*(ocsHeight+panelGap) }
-	for pod := range pods {
-		c.Rect(coreMargin, podY(pod), spineWidth, podHeight, fmt.Sprintf(`fill="%s" stroke="%s"`, svg.Track, svg.Ink), "")
-		c.Text(coreMargin+8, podY(pod)+podHeight/2+4, coreFont, "start", svg.Ink, fmt.Sprintf("pod %d", pod))
-		for port := range ports {
-			c.Text(left-6, portY(pod, port, true)+4, coreFont-1, "end", svg.Faint, fmt.Sprintf("%d out", port))
-			c.Text(left-6, portY(pod, port, false)+4, coreFont-1, "end", svg.Faint, fmt.Sprintf("%d in", port))
+	for pod := range l.pods {
+		y := l.podY(pod)
+		c.Rect(coreMargin, y, spineWidth, l.podHeight, fmt.Sprintf(`fill="%s" stroke="%s"`, svg.Track, svg.Ink), "")
+		c.Text(coreMargin+8, y+l.podHeight/2+4, coreFont, "start", svg.Ink, fmt.Sprintf("pod %d", pod))
+		for port := range l.ports {
+			c.Text(left-6, l.portY(pod, port, true)+4, coreFont-1, "end", svg.Faint, fmt.Sprintf("%d out", port))
+			c.Text(left-6, l.portY(pod, port, false)+4, coreFont-1, "end", svg.Faint, fmt.Sprintf("%d in", port))
 		}
 	}
-	for k := range switches {
-		c.Rect(right, ocsY(k), spineWidth, ocsHeight,
+	for k := range l.switches {
+		c.Rect(right, l.ocsY(k), spineWidth, l.ocsHeight,
 			fmt.Sprintf(`fill="%s" stroke="%s"`, []string{"#8dbbe8", "#f2b56b"}[k%2], svg.Ink), "")
-		c.Text(right+spineWidth/2, ocsY(k)+ocsHeight/2+4, coreFont, "middle", svg.Ink, fmt.Sprintf("OCS %d", k))
+		c.Text(right+spineWidth/2, l.ocsY(k)+l.ocsHeight/2+4, coreFont, "middle", svg.Ink, fmt.Sprintf("OCS %d", k))
 	}
 	for _, cable := range cables {
-		if cable.Spine != 0 || cable.Pod >= pods || cable.Port >= ports || cable.OCS >= switches {
+		if cable.Spine != 0 || cable.Pod >= l.pods || cable.Port >= l.ports || cable.OCS >= l.switches {
 			continue
 		}
 		colour, dash := []string{"#2b6cb0", "#c2660c"}[cable.OCS%2], ""
-		slot := 2 * cable.OCSPort
 		if !cable.Egress {
-			dash, slot = ` stroke-dasharray="5 3"`, slot+1
+			dash = ` stroke-dasharray="5 3"`
 		}
-		slots := 2 * pods
-		if w == lumos.Doubled {
-			slots *= 2
-		}
-		y := ocsY(cable.OCS) + (float64(slot)+0.5)*ocsHeight/float64(slots)
-		c.Line(left, portY(cable.Pod, cable.Port, cable.Egress), right, y, fmt.Sprintf(`stroke="%s" stroke-width="1.2"%s`,
-			colour, dash))
+		c.Line(left, l.portY(cable.Pod, cable.Port, cable.Egress), right, l.slotY(cable.OCS, cable.OCSPort, cable.Egress),
+			fmt.Sprintf(`stroke="%s" stroke-width="1.2"%s`, colour, dash))
 	}
-	return c.Picture(right+spineWidth+coreMargin, height+coreMargin), nil
+	return c.Picture(right+spineWidth+coreMargin, l.height()+coreMargin), nil
+}
+
+// wiringLayout is the place of pods, ports and switches in a picture of a wiring.
+type wiringLayout struct {
+	pods, ports, switches int // that are drawn
+	slots                 int // of a switch, for the cables drawn
+	podHeight, ocsHeight  float64
+}
+
+func newWiringLayout(f lumos.Fabric, w lumos.Wiring) wiringLayout {
+	l := wiringLayout{pods: min(f.Pods, 3), ports: min(f.KSpine, 4)}
+	l.switches, l.slots = l.ports, 2*l.pods
+	if w == lumos.Doubled {
+		l.switches, l.slots = l.ports/2, 4*l.pods
+	}
+	l.podHeight = float64(2*l.ports)*portPitch + 12
+	l.ocsHeight = (l.height() - wiringTop - panelGap*float64(l.switches-1)) / float64(l.switches)
+	return l
+}
+
+const wiringTop = coreMargin + 44
+
+func (l *wiringLayout) height() float64 { return l.podY(l.pods-1) + l.podHeight }
+
+func (l *wiringLayout) podY(pod int) float64 { return wiringTop + float64(pod)*(l.podHeight+panelGap) }
+
+func (l *wiringLayout) ocsY(k int) float64 { return wiringTop + float64(k)*(l.ocsHeight+panelGap) }
+
+func (l *wiringLayout) portY(pod, port int, egress bool) float64 {
+	return l.podY(pod) + 6 + (pairY(port, egress)+0.5)*portPitch
+}
+
+func (l *wiringLayout) slotY(ocs, port int, egress bool) float64 {
+	return l.ocsY(ocs) + (pairY(port, egress)+0.5)*l.ocsHeight/float64(l.slots)
+}
+
+// pairY numbers the two directions of a port: egress above.
+func pairY(port int, egress bool) float64 {
+	if egress {
+		return float64(2 * port)
+	}
+	return float64(2*port + 1)
 }
 
 // Logical draws a logical topology: for all spines together and for each, the links between pods.

@@ -51,6 +51,20 @@ func write(stores []device.Store, reach func(p unsafe.Pointer, size int64) []byt
 	}
 }
 
+// said returns the address in a word, plus offset; nil if the word holds none.
+func said(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte, word unsafe.Pointer, offset int64,
+) unsafe.Pointer {
+	if word == nil {
+		return nil
+	}
+	says := atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(reach(word, 8)))))
+	if says == 0 || says&device.SaidBits != r.Tag {
+		return nil
+	}
+	says &^= device.SaidBits
+	return unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&says)), offset)
+}
+
 // Work makes the reduction and the copies of a kernel.
 func Work(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) {
 	element := int64(r.Type.Size())
@@ -65,20 +79,8 @@ func Work(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) 
 	}
 	room := rooms.Get().(*[2][]byte)
 	defer rooms.Put(room)
-	// The address in a word, plus offset; nil if it holds none.
-	said := func(word unsafe.Pointer, offset int64) unsafe.Pointer {
-		if word == nil {
-			return nil
-		}
-		says := atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(reach(word, 8)))))
-		if says == 0 || says&device.SaidBits != r.Tag {
-			return nil
-		}
-		says &^= device.SaidBits
-		return unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&says)), offset)
-	}
 	read := func(at, found unsafe.Pointer, offset, size int64, scaled bool, to int) []byte {
-		if from := said(found, offset); from != nil {
+		if from := said(r, reach, found, offset); from != nil {
 			at = from
 		}
 		v := append(room[to][:0], reach(at, size)...)
@@ -111,7 +113,7 @@ func Work(r *device.Reduction, reach func(p unsafe.Pointer, size int64) []byte) 
 	store(reach(r.Dst, size), result)
 	missing := false
 	for _, word := range r.Targets[:r.NumTargets] {
-		to := said(word, r.TargetOffset)
+		to := said(r, reach, word, r.TargetOffset)
 		if to == nil {
 			missing = true
 			continue

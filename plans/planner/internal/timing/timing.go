@@ -227,9 +227,10 @@ const (
 	shareRow
 )
 
-// addViolated adds the most violated constraint and reports whether there was one.
-func (t *Timing) addViolated() bool {
-	worst, pick, kind := -Eps, -1, 0
+// mostViolated finds the most violated constraint: its kind, and which one of that kind; -1 without any.
+func (t *Timing) mostViolated() (kind, pick int) {
+	worst := -Eps
+	pick = -1
 	for r := range t.switches {
 		s := &t.switches[r]
 		v := t.value(t.steps+2*r+1) - s.us/t.scale
@@ -262,6 +263,12 @@ func (t *Timing) addViolated() bool {
 		}
 	}
 	t.greeds += int64(4 * (len(t.Uses) + len(t.switches)))
+	return kind, pick
+}
+
+// addViolated adds the most violated constraint and reports whether there was one.
+func (t *Timing) addViolated() bool {
+	kind, pick := t.mostViolated()
 	if pick < 0 {
 		return false
 	}
