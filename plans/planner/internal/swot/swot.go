@@ -287,19 +287,7 @@ func (w *swot) estimate(u pattern, cutoff float64) (float64, bool) {
 // lean drops the uses that the greedy timing leaves without bytes, until all have bytes, and returns the greedy CCT.
 // Dropping a use only makes its unit ready earlier.
 func (w *swot) lean(u pattern) float64 {
-	for {
-		us, _ := w.estimate(u, math.Inf(1))
-		dropped := false
-		for k, x := range w.t.Shares {
-			if use := w.t.Uses[k]; x == 0 {
-				u[use.Step] &^= 1 << use.Unit
-				dropped = true
-			}
-		}
-		if !dropped {
-			return us
-		}
-	}
+	return w.t.Lean(len(u), func() { w.load(u, len(u)) }, func(step, unit int) { u[step] &^= 1 << unit })
 }
 
 // stateOptimum records that branch and bound has closed: the plan's CCT is the least of

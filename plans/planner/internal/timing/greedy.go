@@ -101,3 +101,22 @@ func (t *Timing) Best(steps int, budget float64) (us float64, data []float64) {
 func (t *Timing) Exact(steps int, budget float64) bool {
 	return t.Barriers() && t.solveFlops(steps) <= budget
 }
+
+// Lean drops the uses that the greedy timing leaves without bytes, until all have some, and returns the greedy CCT. load
+// begins the timing of what is left, of so many steps; drop drops a use.
+func (t *Timing) Lean(steps int, load func(), drop func(step, unit int)) float64 {
+	for {
+		load()
+		us, _ := t.Greedy(steps, math.Inf(1))
+		dropped := false
+		for k, x := range t.Shares {
+			if x == 0 {
+				drop(t.Uses[k].Step, t.Uses[k].Unit)
+				dropped = true
+			}
+		}
+		if !dropped {
+			return us
+		}
+	}
+}

@@ -308,19 +308,7 @@ func (w *weaver) manned(l layout, step int) bool {
 
 // lean drops the uses that the greedy timing leaves without bytes, and returns the greedy CCT.
 func (w *weaver) lean(l layout) float64 {
-	for {
-		us, _ := w.estimate(l, math.Inf(1))
-		dropped := false
-		for k, x := range w.t.Shares {
-			if use := w.t.Uses[k]; x == 0 {
-				l[use.Step*w.m.Units+use.Unit] = idle
-				dropped = true
-			}
-		}
-		if !dropped {
-			return us
-		}
-	}
+	return w.t.Lean(len(w.kind), func() { w.load(l) }, func(step, unit int) { l[step*w.m.Units+unit] = idle })
 }
 
 // timed returns the CCT of a layout and the us of data of each use.
