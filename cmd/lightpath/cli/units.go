@@ -63,3 +63,11 @@ func (g *Gbps) String() string { return strconv.FormatFloat(float64(*g), 'g', -1
 
 // Type implements pflag.Value.
 func (g *Gbps) Type() string { return "rate" }
+
+// Positive returns an error that names the flag, if its time is not positive.
+func Positive(flag string, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("--%s: %v is not positive", flag, d)
+	}
+	return nil
+}

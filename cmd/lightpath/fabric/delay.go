@@ -24,11 +24,11 @@ interrupted, and prints how many. It is for measurements. The frames pass this p
 fifth of a processor, at an MTU of 9000. Needs root and Linux 6.6, and no netem.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case len(interfaces) == 0:
+			if len(interfaces) == 0 {
 				return errors.New("--interface is required")
-			case by <= 0:
-				return fmt.Errorf("--time: %v is not positive", by)
+			}
+			if err := cli.Positive("time", by); err != nil {
+				return err
 			}
 			if err := cli.NeedRoot(); err != nil {
 				return err

@@ -45,10 +45,7 @@ func (f *flags) register(cmd *cobra.Command, limit string) {
 }
 
 func (f *flags) options() (iteration.Options, error) {
-	if f.limit <= 0 {
-		return iteration.Options{}, fmt.Errorf("--time-limit: %v is not positive", f.limit)
-	}
-	return iteration.Options{TimeLimit: f.limit, Seed: f.seed}, nil
+	return iteration.Options{TimeLimit: f.limit, Seed: f.seed}, cli.Positive("time-limit", f.limit)
 }
 
 // loadFabric reads the fabric of --fabric.

@@ -23,8 +23,9 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 		return errors.New("--collective, --ranks and --bytes are required")
 	case f.initial == "first":
 		return errors.New("--initial: first needs an --algorithm, whose first step it is")
-	case pf.limit <= 0:
-		return fmt.Errorf("--time-limit: %v is not positive", pf.limit)
+	}
+	if err := cli.Positive("time-limit", pf.limit); err != nil {
+		return err
 	}
 	c, bytes, err := f.call()
 	if err != nil {

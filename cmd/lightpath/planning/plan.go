@@ -52,8 +52,8 @@ func (f *planFlags) register(cmd *cobra.Command) {
 
 // solve plans a problem and writes the plan, sealed with its digest.
 func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error)) error {
-	if f.limit <= 0 {
-		return fmt.Errorf("--time-limit: %v is not positive", f.limit)
+	if err := cli.Positive("time-limit", f.limit); err != nil {
+		return err
 	}
 	ctx, cancel := cli.Limited(cmd, f.limit)
 	defer cancel()

@@ -94,8 +94,8 @@ code with the search checks the schedule of the result. --maps writes the map of
 			if err != nil {
 				return fmt.Errorf("--sharing: %w", err)
 			}
-			if limit <= 0 {
-				return fmt.Errorf("--time-limit: %v is not positive", limit)
+			if err := cli.Positive("time-limit", limit); err != nil {
+				return err
 			}
 			ctx, cancel := cli.Limited(cmd, limit)
 			defer cancel()

@@ -75,11 +75,12 @@ func (f *exactFlags) kind() (milp.Kind, delta.Sharing, error) {
 
 func (f *exactFlags) run(ctx context.Context) error {
 	kind, sharing, err := f.kind()
+	if err == nil {
+		err = cli.Positive("time-limit", f.limit)
+	}
 	switch {
 	case err != nil:
 		return err
-	case f.limit <= 0:
-		return fmt.Errorf("--time-limit: %v is not positive", f.limit)
 	case f.extra < 0 || f.margin < milp.Exact:
 		return fmt.Errorf("--extra %d, --margin %d: too small", f.extra, f.margin)
 	}
