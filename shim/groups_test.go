@@ -162,9 +162,6 @@ func TestTwoThreadsOneComm(t *testing.T) {
 
 // TestSteadyStateAllocatesNothing: groups of shapes seen before, all ranks on one thread.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector makes sync.Pool forget")
-	}
 	for _, transport := range []string{"inproc", "shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", transport)
@@ -176,16 +173,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 				group = append(group, shimtest.AllReduce(c, make([]float32, 3000)), shimtest.AllReduce(c, make([]float32, 3)),
 					shimtest.MessageInt32(calls.Send, c, 1-r, sent[r]), shimtest.MessageInt32(calls.Recv, c, 1-r, got[r]))
 			}
-			var failed error
-			n := testing.AllocsPerRun(50, func() {
-				if err := shim.Run(group); err != nil {
-					failed = err
-				}
-			})
-			require.NoError(t, failed)
-			if n != 0 {
-				t.Errorf("%v allocations per group", n)
-			}
+			w.AllocatesNothing(t, group)
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
-	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/errdefs"
@@ -107,23 +106,13 @@ func TestOperators(t *testing.T) {
 
 // TestPreMulSumAllocatesNothing: a scalar of the call's own costs the hot path nothing.
 func TestPreMulSumAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector allocates")
-	}
 	t.Setenv("LIGHTPATH_TRANSPORT", "inproc")
-	c := shimtest.NewWorld(t, 1).Comms[0]
+	w := shimtest.NewWorld(t, 1)
 	in, out, scalar := []float32{1, 2}, make([]float32, 2), float32(4)
-	calls := []calls.Call{{
-		Comm: c, Kind: calls.AllReduce, Type: datatype.Float32, Op: calls.OpPreMulSum, Count: 2,
+	w.AllocatesNothing(t, []calls.Call{{
+		Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Float32, Op: calls.OpPreMulSum, Count: 2,
 		Send: unsafe.Pointer(&in[0]), Recv: unsafe.Pointer(&out[0]), Scalar: unsafe.Pointer(&scalar),
-	}}
-	if n := testing.AllocsPerRun(100, func() {
-		if err := shim.Run(calls); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations per call", n)
-	}
+	}})
 	if out[1] != 8 {
 		t.Errorf("%v", out)
 	}

@@ -4,6 +4,7 @@
 package await
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -40,4 +41,18 @@ func Success(t testing.TB, what string, f func() error) {
 			t.Fatalf("%s: not within %v: %v", what, patience, err)
 		}
 	}
+}
+
+// Background runs f beside the test, until the test ends. Then the context of f ends, and an error of f fails the test.
+func Background(t testing.TB, f func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("in the background: %v", err)
+		}
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
@@ -37,28 +38,15 @@ var protocols = map[string]func(t *testing.T, d *device.Device) driver.Target{
 	"polatis-scpi": serveSCPI, "gnmi": serveGNMI, "netconf": serveNETCONF,
 }
 
-// background serves until the test ends.
-func background(t *testing.T, serve func(ctx context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("server: %v", err)
-		}
-	})
-}
-
 func serveSCPI(t *testing.T, d *device.Device) driver.Target {
 	l := memnet.Listen()
-	background(t, func(ctx context.Context) error { return devicescpi.Serve(ctx, l, d) })
+	await.Background(t, func(ctx context.Context) error { return devicescpi.Serve(ctx, l, d) })
 	return driver.Target{Endpoint: l.Addr().String(), Dial: l.Dial}
 }
 
 func serveGNMI(t *testing.T, d *device.Device) driver.Target {
 	l := memnet.Listen()
-	background(t, func(ctx context.Context) error { return devicegnmi.Serve(ctx, l, d, devicegnmi.Options{}) })
+	await.Background(t, func(ctx context.Context) error { return devicegnmi.Serve(ctx, l, d, devicegnmi.Options{}) })
 	return driver.Target{Endpoint: l.Addr().String(), Dial: l.Dial}
 }
 
@@ -73,7 +61,7 @@ func serveNETCONF(t *testing.T, d *device.Device) driver.Target {
 	s, err := devicenetconf.New(d, devicenetconf.Config{Mode: device.Bulk, Users: users})
 	require.NoError(t, err)
 	l := memnet.Listen()
-	background(t, func(ctx context.Context) error {
+	await.Background(t, func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { s.Close() }) //nolint:errcheck // it returns nil
 		defer stop()
 		return s.Serve(l)

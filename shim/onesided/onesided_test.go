@@ -351,17 +351,9 @@ func TestOneSidedFailureIsSeen(t *testing.T) {
 
 // TestOneSidedAllocatesNothing: puts to windows that are mapped, signals and waits for what has come.
 func TestOneSidedAllocatesNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("pools forget under the race detector")
-	}
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	data := make([]byte, 64)
-	calls := []calls.Call{w.Put(w.Comms[0], 1, 0, data), shimtest.SignalTo(w.Comms[0], 1),
-		shimtest.SignalsFrom(w.Comms[1], 0, 2)}
-	if n := testing.AllocsPerRun(100, func() {
-		require.NoError(t, shim.Run(calls))
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	w.AllocatesNothing(t, []calls.Call{w.Put(w.Comms[0], 1, 0, data), shimtest.SignalTo(w.Comms[0], 1),
+		shimtest.SignalsFrom(w.Comms[1], 0, 2)})
 }

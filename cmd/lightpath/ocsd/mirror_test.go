@@ -2,7 +2,6 @@ package ocsd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"lightpath/cmd/lightpath/cli/clitest"
 	"lightpath/cmd/lightpath/cli/fabrictest"
 	"lightpath/internal/assert"
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -131,14 +131,11 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "%s", reconfig: 25ms}]
 	require.NoError(t, err)
 	mirror, err := planes.follow(model)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- scpi.Serve(ctx, l, model) }()
 	t.Cleanup(func() {
-		cancel()
 		model.Close()
-		assert.NoError(t, errors.Join(<-done, mirror.Close()))
+		assert.NoError(t, mirror.Close())
 	})
+	await.Background(t, func(ctx context.Context) error { return scpi.Serve(ctx, l, model) })
 	return model, fabric
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/rpc/labcerts"
 	"lightpath/ocsctl/internal/mtls"
@@ -29,18 +30,12 @@ func serve(t *testing.T, e Endpoint, prepare ...func(*Server)) string {
 	}
 	l, err := Listen(e)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
 	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 		if f.watched() != 0 {
 			t.Error("the core is still watched")
 		}
 	})
+	await.Background(t, func(ctx context.Context) error { return s.Serve(ctx, l) })
 	return l.Addr().String()
 }
 

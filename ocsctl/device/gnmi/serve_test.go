@@ -41,16 +41,8 @@ func serveOn(t *testing.T, l net.Listener, o gnmi.Options) *device.Device {
 		In: device.Suffixed("A"), Out: device.Suffixed("B"),
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- gnmi.Serve(ctx, l, d, o) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("server: %v", err)
-		}
-		d.Close()
-	})
+	t.Cleanup(d.Close)
+	await.Background(t, func(ctx context.Context) error { return gnmi.Serve(ctx, l, d, o) })
 	return d
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	devicegnmi "lightpath/ocsctl/device/gnmi"
@@ -51,15 +52,7 @@ func serve(t testing.TB, d *device.Device, o devicegnmi.Options) (endpoint strin
 
 func serveOn(t testing.TB, l net.Listener, d *device.Device, o devicegnmi.Options) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- devicegnmi.Serve(ctx, l, d, o) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("server: %v", err)
-		}
-	})
+	await.Background(t, func(ctx context.Context) error { return devicegnmi.Serve(ctx, l, d, o) })
 }
 
 // labels are those of the first n ports of a switch.

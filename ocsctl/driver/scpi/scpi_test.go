@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	devicescpi "lightpath/ocsctl/device/scpi"
@@ -26,15 +27,7 @@ func serve(t testing.TB, d *device.Device) (endpoint string) {
 
 func serveOn(t testing.TB, l net.Listener, d *device.Device) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- devicescpi.Serve(ctx, l, d) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("server: %v", err)
-		}
-	})
+	await.Background(t, func(ctx context.Context) error { return devicescpi.Serve(ctx, l, d) })
 }
 
 // labels are the numbers of the first n ports of a switch.

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/kernel/delay"
 	"lightpath/ocsctl/kernel/loss"
@@ -95,13 +96,7 @@ func (e *Ethernet) Slow(t testing.TB, plane int, by time.Duration) {
 		d, err = delay.New(ports, by)
 		return err
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, errors.Join(<-ended, d.Close()))
-	})
+	await.Background(t, func(ctx context.Context) error { return errors.Join(d.Run(ctx), d.Close()) })
 }
 
 // Within runs f in a namespace. Sockets that f opens stay there.

@@ -161,28 +161,14 @@ func TestRegionFreed(t *testing.T) {
 
 // TestRegionsAllocateNothing: in calls whose memory has been mapped.
 func TestRegionsAllocateNothing(t *testing.T) {
-	if shimtest.RaceEnabled {
-		t.Skip("the race detector allocates")
-	}
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	m := newRegionMemory(t, 2, 8<<20, func(int) bool { return true })
 	w := shimtest.NewWorld(t, 2)
-	const runs, count = 50, 300000
+	const count = 300000
 	group := [2][]calls.Call{}
 	for r := range group {
 		group[r] = []calls.Call{shimtest.AllReduce(w.Comms[r],
 			unsafe.Slice((*float32)(unsafe.Pointer(&m.room(r, 4*count)[0])), count))}
 	}
-	loop := func(r, n int) {
-		for range n {
-			assert.NoError(t, shim.Run(group[r]))
-		}
-	}
-	other := make(chan struct{})
-	go func() { loop(1, runs+5); close(other) }()
-	loop(0, 4)
-	if n := testing.AllocsPerRun(runs, func() { loop(0, 1) }); n >= 1 {
-		t.Errorf("%v allocations a call", n)
-	}
-	<-other
+	ranksAllocateNothing(t, group)
 }

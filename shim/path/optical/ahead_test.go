@@ -186,28 +186,36 @@ func TestOtherJobInGap(t *testing.T) {
 			t.Errorf("the other job's call took %v", took)
 		}
 	}
-	stop, loop := make(chan struct{}), make(chan error, 1)
+	mine := rand.New(rand.NewPCG(9, 2))
+	beside(t, func() error { return iteration[0].Run(w, mine) }, func() {
+		for range 10 {
+			require.NoError(t, iteration[1].Run(other, rng))
+		}
+	})
+	shimtest.NoLosses(t, server)
+}
+
+// beside runs f while another goroutine runs loop again and again.
+func beside(t *testing.T, loop func() error, f func()) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		mine := rand.New(rand.NewPCG(9, 2))
 		for {
 			select {
 			case <-stop:
-				loop <- nil
+				ended <- nil
 				return
 			default:
-				if err := iteration[0].Run(w, mine); err != nil {
-					loop <- err
+				if err := loop(); err != nil {
+					ended <- err
 					return
 				}
 			}
 		}
 	}()
-	for range 10 {
-		require.NoError(t, iteration[1].Run(other, rng))
-	}
+	f()
 	close(stop)
-	require.NoError(t, <-loop)
-	shimtest.NoLosses(t, server)
+	require.NoError(t, <-ended)
 }
 
 // TestNewCommunicatorInGap: a rank makes and calls a new communicator on the planes while another rank has begun the

@@ -113,26 +113,13 @@ func TestOtherJobBesideGroups(t *testing.T) {
 		require.NoError(t, both(t, iteration[0], rng, g.tensor))
 		require.NoError(t, both(t, iteration[0], rng, g.model))
 	}
-	stop, loop := make(chan struct{}), make(chan error, 1)
-	go func() {
-		mine := rand.New(rand.NewPCG(6, 4))
-		for {
-			select {
-			case <-stop:
-				loop <- nil
-				return
-			default:
-				if err := errors.Join(both(t, iteration[0], mine, g.tensor), both(t, iteration[0], mine, g.model)); err != nil {
-					loop <- err
-					return
-				}
-			}
+	mine := rand.New(rand.NewPCG(6, 4))
+	beside(t, func() error {
+		return errors.Join(both(t, iteration[0], mine, g.tensor), both(t, iteration[0], mine, g.model))
+	}, func() {
+		for range 10 {
+			require.NoError(t, iteration[1].Run(other, rng))
 		}
-	}()
-	for range 10 {
-		require.NoError(t, iteration[1].Run(other, rng))
-	}
-	close(stop)
-	require.NoError(t, <-loop)
+	})
 	shimtest.NoLosses(t, server)
 }

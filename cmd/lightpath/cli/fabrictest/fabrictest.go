@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"lightpath/cmd/lightpath/cli/clitest"
-	"lightpath/internal/assert"
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
@@ -44,14 +44,8 @@ func Switch(t *testing.T) (*device.Device, string) {
 	d.SetAveraging(0)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- scpi.Serve(ctx, l, d) }()
-	t.Cleanup(func() {
-		cancel()
-		d.Close()
-		assert.NoError(t, <-done)
-	})
+	t.Cleanup(d.Close)
+	await.Background(t, func(ctx context.Context) error { return scpi.Serve(ctx, l, d) })
 	path := filepath.Join(t.TempDir(), "fabric.yaml")
 	text := fmt.Sprintf(`
 version: 1
