@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -300,8 +301,18 @@ func TestResume(t *testing.T) {
 	if _, n := run([]int64{8, 64}, time.Time{}); n != 0 {
 		t.Errorf("third: %d points measured", n)
 	}
-	other := &Document{Cores: 2, Rounds: 3}
-	if err := other.goOn(d); err == nil {
-		t.Error("what other rounds have measured is taken over")
+	for word, other := range map[string]Document{
+		"rounds":  {Cores: 2, Rounds: 3},
+		"cores":   {Cores: 3, Rounds: 2},
+		"buffers": {Cores: 2, Rounds: 2, LibraryMemory: true},
+		"hosts":   {Cores: 2, Rounds: 2, HostPlanes: 1},
+	} {
+		if err := other.goOn(d); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("points of another run are taken over: %v, want an error about %s", err, word)
+		}
+	}
+	between := Options{Rounds: 2, Hosts: Hosts{Tag: "t", Planes: 2}, Before: &Document{Cores: runtime.NumCPU(), Rounds: 2}}
+	if _, err := Run(t.Context(), &between); err == nil || !strings.Contains(err.Error(), "over 0 planes between hosts, not") {
+		t.Errorf("points of one host are taken over between hosts: %v", err)
 	}
 }

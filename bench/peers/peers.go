@@ -94,12 +94,14 @@ type Document struct {
 	Cores  int `json:"cores"`
 	Rounds int `json:"rounds"`
 	// LibraryMemory is the option.
-	LibraryMemory bool      `json:"library_memory,omitempty"`
-	Libraries     []Library `json:"libraries"`
-	LeftOut       []string  `json:"left_out,omitempty"`
-	Failures      []string  `json:"failures,omitempty"` // contenders that were lost on the way
-	Points        []*Point  `json:"points"`
-	Summaries     []Summary `json:"summaries"`
+	LibraryMemory bool `json:"library_memory,omitempty"`
+	// HostPlanes is the number of planes between the hosts of the ranks; 0: one host.
+	HostPlanes int       `json:"host_planes,omitempty"`
+	Libraries  []Library `json:"libraries"`
+	LeftOut    []string  `json:"left_out,omitempty"`
+	Failures   []string  `json:"failures,omitempty"` // contenders that were lost on the way
+	Points     []*Point  `json:"points"`
+	Summaries  []Summary `json:"summaries"`
 	// Left is the number of points for which there was no time.
 	Left int `json:"left,omitempty"`
 }
@@ -116,6 +118,9 @@ func (d *Document) Wrong() (n int64) {
 // in the document. With an error the document holds the earlier measurements.
 func Run(ctx context.Context, o *Options) (*Document, error) {
 	d := &Document{Cores: runtime.NumCPU(), Rounds: o.Rounds, LibraryMemory: o.LibraryMemory}
+	if o.Hosts.Tag != "" {
+		d.HostPlanes = o.Hosts.Planes
+	}
 	if err := d.goOn(o.Before); err != nil {
 		return d, err
 	}

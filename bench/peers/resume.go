@@ -62,6 +62,10 @@ func (d *Document) goOn(before *Document) error {
 		return fmt.Errorf("peers: what is there was measured with other buffers: of the libraries %v, not %v",
 			before.LibraryMemory, d.LibraryMemory)
 	}
+	if before.HostPlanes != d.HostPlanes {
+		return fmt.Errorf("peers: what is there was measured over %d planes between hosts, not over %d (0: on one host)",
+			before.HostPlanes, d.HostPlanes)
+	}
 	d.Points, d.Libraries, d.Failures = before.Points, before.Libraries, before.Failures
 	return nil
 }
