@@ -250,8 +250,8 @@ func (w *small) arrive(plane, from int) {
 	}
 }
 
-// Fingerprint implements [explore.Space]. It covers the whole state of the product's machines, without what does not change in
-// a run and memory that is only reused.
+// Fingerprint implements [explore.Space]. It covers the whole state of the product's machines, without what does not
+// change in a run and memory that is only reused.
 func (w *small) Fingerprint() uint64 {
 	var core reflect.Value
 	if w.core != nil {

@@ -1,4 +1,4 @@
-/* Memory that programs map by themselves: physical pieces at reserved addresses, as in PyTorch's expandable segments. */
+/* Memory that programs map by themselves: physical pieces at reserved addresses, as PyTorch's expandable segments. */
 #include "library.h"
 
 /* The first function that a driver before CUDA 11.0 lacks is one of these. */

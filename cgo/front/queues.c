@@ -1,8 +1,8 @@
 /* Queues of devices.
  *
  * Streams of a context share 8 queues of the device, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise when the driver
- * starts. A stream that waits for a peer holds up all others of its queue. So the library asks for 32, the most, when it
- * is loaded. Only then may it write to the environment: the program has one thread, so no thread is reading it. */
+ * starts. A stream that waits for a peer holds up all others of its queue. So the library asks for 32, the most, when
+ * it is loaded. Only then may it write to the environment: the program has one thread, so no thread is reading it. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -208,7 +208,7 @@ static bool have_room(struct lp_quick* q, struct lp_quick_ring* ring, uint64_t k
   return false;
 }
 
-/* Whether rank's chunk has arrived and is part of this call. If it is part of another call, the core reports the error. */
+/* Whether rank's chunk has arrived and is part of this call. If it is part of another, the core reports the error. */
 static bool arrived(const struct lp_quick* q, const struct lp_quick_recipe* r, uint32_t rank, uint64_t k) {
   struct lp_slot* s = slot_of(q, &q->rings[r->ring], rank, k);
   return LOAD(&s->number, ACQUIRE) == k + 1 && s->seq == q->seq && s->signature == r->signature && s->chain == q->chain;

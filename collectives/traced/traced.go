@@ -1,5 +1,5 @@
-// Package traced gives the calls of an iteration's trace their steps: those of the schedule of the call's collective and
-// algorithm.
+// Package traced gives the calls of an iteration's trace their steps: those of the schedule of the call's collective
+// and algorithm.
 //
 // Layer: inside collectives, on schedule. It plans nothing.
 package traced

@@ -226,8 +226,8 @@ func (m *machine) confirmTrial(plane int, who string, done func(error), now int6
 	end(nil)
 }
 
-// endTrials undoes changes that no operator has confirmed in time, and returns the time of the next one. A plane in use is
-// tried again later. If ranks have moved the plane since, its circuits are theirs, and stay.
+// endTrials undoes changes that no operator has confirmed in time, and returns the time of the next one. A plane in use
+// is tried again later. If ranks have moved the plane since, its circuits are theirs, and stay.
 func (m *machine) endTrials(now int64) (next int64) {
 	next = never
 	for j, pl := range m.planes {

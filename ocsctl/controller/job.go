@@ -309,8 +309,8 @@ func (m *machine) obey(now int64) {
 	}
 }
 
-// targetFor returns the map of the plane after an order for a job: the circuits of the job's ports are as its map says,
-// circuits of other ports to them are dark, and all others stay.
+// targetFor returns the map of the plane after an order for a job. The circuits of the job's ports are as its map says.
+// Circuits of other ports to them are dark, and all others stay.
 func (pl *plane) targetFor(job *Job, part, at circuit.Permutation) circuit.Permutation {
 	to := at.Clone()
 	for p, peer := range to {

@@ -131,8 +131,8 @@ func TestJobRefused(t *testing.T) {
 }
 
 // TestJobWaitsForHolder: the circuits of a job are set when the communicator that uses a plane gives it back. The
-// communicator is told; a request behind it waits until the circuits are set. A plane out of service gets them when it is
-// back.
+// communicator is told; a request behind it waits until the circuits are set. A plane out of service gets them when it
+// is back.
 func TestJobWaitsForHolder(t *testing.T) {
 	r := newTestRig(t, 4, 3, nil)
 	r.disable(2)

@@ -260,8 +260,8 @@ func TestGrantWaitsForTheMove(t *testing.T) {
 	}
 }
 
-// TestNoRefusalOfAFailedPlane: posts to a plane that has failed are not refused. A refusal stays, and the same holder may
-// use the plane again after an operator has brought it back.
+// TestNoRefusalOfAFailedPlane: posts to a plane that has failed are not refused. A refusal stays, and the same holder
+// may use the plane again after an operator has brought it back.
 func TestNoRefusalOfAFailedPlane(t *testing.T) {
 	r := newTestRig(t, 4, 1, withTimed)
 	r.hold(1)

@@ -124,8 +124,8 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 	m.advance(pl, now)
 }
 
-// lacks reports whether the move to r's target needs the post of a port, and has not got it: the move changes the port's
-// circuit, which lies inside the lease.
+// lacks reports whether the move to r's target needs the post of a port, and has not got it: the move changes the
+// port's circuit, which lies inside the lease.
 func (m *machine) lacks(pl *plane, r *round, port int) bool {
 	h := &m.lease.held[pl.index]
 	return !r.posted[port] && h.circuit(pl.m, port) != h.circuit(r.target, port)

@@ -39,8 +39,8 @@ func (u *unit) remap(ctx context.Context, jobs []*job) {
 	}
 }
 
-// keepPorts gives the planes of failed jobs their ports of before. First it removes what has been made at the new
-// ports: with the ports of before, nobody would see it.
+// keepPorts gives the planes of failed jobs their ports of before. First it removes the circuits that have been made
+// at the new ports. A session for the ports of before would not see them.
 func (u *unit) keepPorts(ctx context.Context, jobs []*job) {
 	for _, j := range jobs {
 		if j.err == nil || j.ports == nil {

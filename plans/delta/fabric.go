@@ -82,8 +82,8 @@ func Maps(g *dag.Graph, c dag.Circuits) ([]circuit.Permutation, error) {
 	return maps, nil
 }
 
-// Fabric returns the fabric file for planning collectives between pods: a rank per pod, and planes of the given names, one
-// per port, on the given switch.
+// Fabric returns the fabric file for planning collectives between pods: a rank per pod, and planes of the given names,
+// one per port, on the given switch.
 func Fabric(g *dag.Graph, planes []string, ocs fabric.OCS, costs fabric.Costs) (*fabric.Fabric, error) {
 	if len(planes) > plans.MaxPlanes {
 		return nil, fmt.Errorf("the busiest pod has %d circuits, and a fabric file holds %d planes", len(planes),

@@ -230,8 +230,8 @@ func (w *network) circuits() float64 {
 	return float64(count)
 }
 
-// wholeBound is lower bound 1, improved for entries that do not fit into the time of one switch: an entry that needs b
-// switches is in a group with at least b, which leaves fewer groups.
+// wholeBound is lower bound 1, improved for entries that do not fit into the time of one switch. An entry that needs b
+// switches is in a group with at least b. That leaves fewer groups.
 func wholeBound(x []float64, s int, delta float64) float64 {
 	total := sum(x)
 	low := (total + delta*float64(max(len(x), s))) / float64(s)

@@ -39,8 +39,8 @@ func feasible(t *testing.T, p *plans.Problem, plan *plans.Plan) {
 	}
 }
 
-// TestPlainAndFrom checks that plans in plain order, spread plans, and plans moved to the present maps, solve the problem on every
-// kind of planes. Moved plans take no longer, and less if the planes already have the map of a hold.
+// TestPlainAndFrom checks that plans in plain order, spread plans, and plans moved to the present maps, solve the
+// problem on every kind of planes. Moved plans take no longer, and less if the planes already have the map of a hold.
 func TestPlainAndFrom(t *testing.T) {
 	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Duplex, plans.Interleaved} {
 		t.Run(string(kind), func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 // SpreadName is the planner's name in plans of [Spread].
 const SpreadName = "spread"
 
-// Spread plans a demand problem on circuits that do not depend on the demand: each rank serves its peers by their
-// distance, as in [Plain], and the planes share the distances evenly: where a plane has its part, the next one goes on.
+// Spread plans a demand problem on circuits that do not depend on the demand. Each rank serves its peers by their
+// distance, as in [Plain]. The planes share the distances evenly: where a plane has its part, the next one goes on.
 // So matrices that change from round to round leave nearly the same circuits, and [From] begins without a switch. The
 // second result is the time of the plan when all planes begin so. It takes O(ranks^2).
 //

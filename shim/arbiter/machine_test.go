@@ -251,8 +251,8 @@ func TestNoPlaneInService(t *testing.T) {
 		"ticket 2 to -1: planes 1 maps")
 }
 
-// TestGrantWait checks that operations go on with packet planes if planes are not granted in time, and that a grant that
-// comes later serves the operation under way, or is given back.
+// TestGrantWait checks that operations go on with packet planes if planes are not granted in time, and that a grant
+// that comes later serves the operation under way, or is given back.
 func TestGrantWait(t *testing.T) {
 	const text = "no plane was granted in time, since other communicators hold them or no controller answers; going on " +
 		"with packet planes until then (lightpath ocs status shows the holders)"

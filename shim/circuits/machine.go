@@ -198,8 +198,8 @@ func (m *Machine) check(plane int, want *ticket.Plane) (epoch uint32, err error)
 	return epoch, err
 }
 
-// Missed returns an error if a plane has moved on further than this operation's moves: a rank that has not reached a
-// controller for a while may have lost its planes to others, whose moves it must not take for its own.
+// Missed returns an error if a plane has made more moves than this operation makes. A rank that has not reached a
+// controller for a while may have lost its planes to others. It must not take their moves for its own.
 func (m *Machine) Missed(moves Movement) error {
 	for j := range m.grant.Use.Each() {
 		epoch, _, _ := m.view.State(j)

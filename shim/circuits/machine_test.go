@@ -231,7 +231,8 @@ func TestPredicted(t *testing.T) {
 	}
 }
 
-// TestNotPredicted checks when a rank does not use the ticket in hand: it says so before it asks. A ticket is void then.
+// TestNotPredicted checks when a rank does not use the ticket in hand: it says so before it asks. A ticket is void
+// then.
 func TestNotPredicted(t *testing.T) {
 	for name, k := range map[string]struct {
 		change   func(m *circuits.Machine, p fakePlanes, op *circuits.Operation)

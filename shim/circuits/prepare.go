@@ -8,8 +8,8 @@ import (
 	"lightpath/shim/control"
 )
 
-// Move is a move of a plane that a leader orders while it holds the plane and no operation is under way. All ranks agree
-// to it, whether they are in a call or not.
+// Move is a move of a plane that a leader orders while it holds the plane and no operation is under way. All ranks
+// agree to it, whether they are in a call or not.
 type Move struct {
 	Plane  int
 	Epoch  uint32

@@ -115,7 +115,8 @@ func (a *Controller) Watch(user any, wake func()) {
 	a.wakers[user] = wake
 }
 
-// WatchWanted makes the controller call f, which must not block, when others want planes of a holder. A nil f ends this.
+// WatchWanted makes the controller call f, which must not block, when others want planes of a holder. A nil f ends
+// this.
 func (a *Controller) WatchWanted(holder uint64, f func(planes uint64)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -22,8 +22,8 @@ func firstPlan(ctx context.Context, name string, p *plans.Problem, limit time.Du
 	return planner.Solve(ctx, name, p, o)
 }
 
-// search plans a problem within a limit. It searches in stages, and ends when a better plan could save little, or when a
-// stage finds none. The effort depends on the problem alone, so plans repeat.
+// search plans a problem within a limit. It searches in stages, and ends when a better plan could save little, or when
+// a stage finds none. The effort depends on the problem alone, so plans repeat.
 func search(ctx context.Context, name string, p *plans.Problem, limit time.Duration) (*plans.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -116,8 +116,8 @@ func (b *Book) ownPlans(steps []Step) ([]*Agreed, error) {
 	return all, nil
 }
 
-// iterate returns plans of steps that follow each other, from the plans of single calls. The planner of iterations chooses
-// the maps where they meet, with the gaps. A planner that LIGHTPATH_PLANNER names plans call by call.
+// iterate returns plans of steps that follow each other, from the plans of single calls. The planner of iterations
+// chooses the maps where they meet, with the gaps. A planner that LIGHTPATH_PLANNER names plans call by call.
 func (o *Site) iterate(ctx context.Context, out *log.Logger, steps []Step, own []*Agreed) ([]*Agreed, string, error) {
 	chained, chainErr := chain(ctx, o, steps, own)
 	if o.Cfg.Planner != planner.Auto {
@@ -135,8 +135,8 @@ func (o *Site) iterate(ctx context.Context, out *log.Logger, steps []Step, own [
 	return planned, gain, nil
 }
 
-// chain changes plans so that each ends where the next one begins; after the last comes the first. It keeps the maps with
-// which each plan begins.
+// chain changes plans so that each ends where the next one begins; after the last comes the first. It keeps the maps
+// with which each plan begins.
 func chain(ctx context.Context, site *Site, steps []Step, own []*Agreed) ([]*Agreed, error) {
 	chained := slices.Clone(own)
 	type link struct {

@@ -50,7 +50,8 @@ type ProfilerOptions struct {
 // profilers opens profilers; nil if the program cannot open any.
 var profilers ProfilerLoader
 
-// UseProfilers sets the loader of profilers, and returns the previous one. Call it before the first communicator is made.
+// UseProfilers sets the loader of profilers, and returns the previous one. Call it before the first communicator is
+// made.
 func UseProfilers(l ProfilerLoader) (before ProfilerLoader) {
 	before, profilers = profilers, l
 	return before

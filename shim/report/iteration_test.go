@@ -21,8 +21,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestIterationOfRecorders: the recorders of ranks on circuits give the iteration that the ranks repeated, with its gaps,
-// and it has a plan on their fabric.
+// TestIterationOfRecorders: the recorders of ranks on circuits give the iteration that the ranks repeated, with its
+// gaps, and it has a plan on their fabric.
 func TestIterationOfRecorders(t *testing.T) {
 	shimtest.UseEmulator(t, 4, 2, nil)
 	shimtest.UseStatusDir(t)

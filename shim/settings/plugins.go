@@ -2,8 +2,8 @@ package settings
 
 import "strings"
 
-// PluginFiles returns the plugins of a kind (net, profiler, tuner) that a value of NCCL_NET_PLUGIN and the like names, in
-// order: for each the names of its file. "" stands for the default plugin, and "none" for no plugin.
+// PluginFiles returns the plugins of a kind (net, profiler, tuner) that a value of NCCL_NET_PLUGIN and the like names,
+// in order: for each the names of its file. "" stands for the default plugin, and "none" for no plugin.
 func PluginFiles(kind, value string) (all [][]string) {
 	prefix := "libnccl-" + kind
 	if value == "" {

@@ -92,9 +92,9 @@ func (d *Device) Unlock(r memory.Pinned) {
 	memory.Unpin(r)
 }
 
-// Follow makes a stream that Enter has entered wait for the communicator's previous launch, unless that has ended on the
-// same stream. A captured launch waits only for launches of its capture. The program orders replays and other launches,
-// as with NCCL.
+// Follow makes a stream that Enter has entered wait for the communicator's previous launch, unless that has ended on
+// the same stream. A captured launch waits only for launches of its capture. The program orders replays and other
+// launches, as with NCCL.
 func (d *Device) Follow(s device.Stream, capture device.Capture) error {
 	switch {
 	case capture.ID == 0 && d.recorded:

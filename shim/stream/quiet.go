@@ -35,8 +35,8 @@ func removeDevice(d *Device) {
 	}
 }
 
-// Quiet returns nil if some launch of a communicator in a context is pending, or is being put on streams. Otherwise none
-// begins until the caller calls the result. It does not see launches of graphs.
+// Quiet returns nil if some launch of a communicator in a context is pending, or is being put on streams. Otherwise
+// none begins until the caller calls the result. It does not see launches of graphs.
 func Quiet(ctx device.Context) (resume func()) {
 	devices.mu.Lock()
 	defer devices.mu.Unlock()

@@ -47,7 +47,7 @@ static void add(float *at, int n, ncclComm_t comm, CUstream s) {
   OK(ncclAllReduce(at, at, (size_t)n, ncclFloat, ncclSum, comm, (cudaStream_t)s));
 }
 
-/* The messages between two stages: what is not NULL. */
+/* The messages between two stages; NULL: none in this direction. */
 static void pass(struct place *p, const float *send, float *recv) {
   int rank;
   OK(ncclCommUserRank(p->stage, &rank));

@@ -85,7 +85,8 @@ it. Exits 1 if an element of Lightpath's is wrong.`,
 	fl.StringVar(&f.out, "out", "", "directory for peers.json, peers.md and pictures")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "of one sample")
 	fl.DurationVar(&f.budget, "budget", 0, "begin no more points after this time (0: no limit)")
-	fl.BoolVar(&f.resume, "resume", false, "continue an earlier run with the same --out, --rounds, --memory, --hosts and --planes")
+	fl.BoolVar(&f.resume, "resume", false,
+		"continue an earlier run with the same --out, --rounds, --memory, --hosts and --planes")
 	return cmd
 }
 

@@ -2,8 +2,8 @@
 // of the plugin per plane and direction. A frame is one message of it.
 //
 // The package defines the calls of plugins that it uses ([Plugin]); cgo/plugins implements them. It contains no C and
-// starts no goroutine. It imports transport, wire, internal/dma, internal/sleep and shmring. It must not know libraries,
-// files or versions of the interface.
+// starts no goroutine. It imports transport, wire, internal/dma, internal/sleep and shmring. It must not know
+// libraries, files or versions of the interface.
 //
 // # Frames
 //

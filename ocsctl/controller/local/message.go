@@ -92,8 +92,8 @@ func decodeMessage(body []byte) (*message, error) {
 		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	switch m.Type {
-	case msgHello, msgWelcome, msgPost, msgAcquire, msgRelease, msgGranted, msgRefused, msgWanted, msgWatch, msgState, msgWaiting,
-		msgDone, msgGoodbye, msgError:
+	case msgHello, msgWelcome, msgPost, msgAcquire, msgRelease, msgGranted, msgRefused, msgWanted, msgWatch, msgState,
+		msgWaiting, msgDone, msgGoodbye, msgError:
 		return m, nil
 	}
 	return nil, fmt.Errorf("%w: type %q", ErrProtocol, m.Type)

@@ -105,8 +105,8 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 // kinds are the kinds of events that a query may select.
 var kinds = []controller.EventKind{
 	controller.Switched, controller.Failed, controller.Restored, controller.Granted, controller.Released,
-	controller.Attached, controller.Detached, controller.Began, controller.Ended, controller.Commanded, controller.TookOver,
-	controller.Settled, controller.Measured, controller.Dimmed, controller.Brightened,
+	controller.Attached, controller.Detached, controller.Began, controller.Ended, controller.Commanded,
+	controller.TookOver, controller.Settled, controller.Measured, controller.Dimmed, controller.Brightened,
 	controller.Remapped,
 }
 

@@ -10,10 +10,10 @@ import (
 // controller of 8 planes with 300 ports has a state of 42 kB; one plane of it that moves is 2 kB.
 type state map[string]json.RawMessage
 
-// decompose returns the parts of a state. What is not an object has none.
+// decompose returns the parts of a state; none of a text that is no object.
 func decompose(text []byte) state {
 	var s state
-	_ = json.Unmarshal(text, &s) // nil is what an error leaves
+	_ = json.Unmarshal(text, &s) // an error leaves nil
 	return s
 }
 

@@ -21,8 +21,8 @@ var ErrFiles = errors.New("mtls: unusable key or certificate")
 const maxFile = 16 << 20
 
 // Client returns the configuration of a client, which trusts the CA file and shows the certificate. All three files are
-// required. Each connection reads the certificate and its key again, so they may be renewed; a renewed authority needs a
-// new configuration.
+// required. Each connection reads the certificate and its key again, so they may be renewed; a renewed authority needs
+// a new configuration.
 func Client(ca, cert, key string) (*tls.Config, error) {
 	pool, err := load(ca, cert, key)
 	if err != nil {

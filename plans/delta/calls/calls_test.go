@@ -65,8 +65,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestGraph: calls of a graph's trace carry the bytes of its transfers, in an order that its dependencies allow, and the
-// computation is that of the graph.
+// TestGraph: calls of a graph's trace carry the bytes of its transfers, in an order that its dependencies allow, and
+// the computation is that of the graph.
 func TestGraph(t *testing.T) {
 	c := preset(t, "gpt-7b")
 	c.Full = true

@@ -76,8 +76,8 @@ const maxWide = 20000
 
 // summary is a table of the runs.
 func summary(b *strings.Builder, g *dag.Graph, runs []Run) {
-	b.WriteString(`<table><tr><th>run</th><th class="n">iteration [ms]</th><th class="n">between pods, critical [ms]</th>` +
-		`<th class="n">ports used</th><th></th></tr>` + "\n")
+	b.WriteString(`<table><tr><th>run</th><th class="n">iteration [ms]</th>` +
+		`<th class="n">between pods, critical [ms]</th><th class="n">ports used</th><th></th></tr>` + "\n")
 	for _, r := range runs {
 		_, communication := g.Critical(r.Schedule)
 		ports := "ideal network"

@@ -1,7 +1,7 @@
 // Package job finds the iteration of a job in dumps of its flight recorders.
 //
-// Layer: above shim/flight, on collectives/schedule and plans/iteration/learn, for commands. It plans nothing and reads no
-// files.
+// Layer: above shim/flight, on collectives/schedule and plans/iteration/learn, for commands. It plans nothing and reads
+// no files.
 package job
 
 import (

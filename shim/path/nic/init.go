@@ -133,7 +133,8 @@ func (x *Path) offer() (addrs rendezvous.Addrs, err error) {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}
 	x.rooms = make([]stream.Memory, len(x.ports.Planes))
-	x.piece = cmp.Or(c.Cfg.DeviceExchange, settings.DefaultExchange) / (2 * steps.Rooms) / int64(len(x.rooms)) &^ (calls.PieceAlign - 1)
+	exchange := cmp.Or(c.Cfg.DeviceExchange, settings.DefaultExchange)
+	x.piece = exchange / (2 * steps.Rooms) / int64(len(x.rooms)) &^ (calls.PieceAlign - 1)
 	if x.rooms[0], err = x.Alloc(leastMemory); err != nil {
 		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
 	}

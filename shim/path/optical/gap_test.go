@@ -13,8 +13,8 @@ import (
 )
 
 // BenchmarkGaps measures an iteration of calls with other circuits and gaps between them, which hide each switch: the
-// time in calls, with plans of single calls and with plans of the iteration. Switching takes milliseconds, as on switches
-// in the field.
+// time in calls, with plans of single calls and with plans of the iteration. Switching takes milliseconds, as on
+// switches in the field.
 func BenchmarkGaps(b *testing.B) {
 	benchmarkGaps(b, func(reconfig time.Duration) time.Duration { return 2*reconfig + 10*time.Millisecond })
 }

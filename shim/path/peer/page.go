@@ -23,8 +23,8 @@ const (
 	numStages
 )
 
-// numSlots is the number of slots for collectives. A rank uses a slot again four rounds later. By then, tokens have told
-// it that its readers have ended the round in which they gave the slot back.
+// numSlots is the number of slots for collectives. A rank uses a slot again four rounds later. By then, tokens have
+// told it that its readers have ended the round in which they gave the slot back.
 const numSlots = 4
 
 // pairSlots is the number of slots between two ranks. The owner fills one while the reader reads the other.

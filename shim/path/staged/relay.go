@@ -62,8 +62,8 @@ func (d *state) addLane() error {
 
 // putRelays puts the relays' copies on the launch's stream and on side streams, which fork from it and join it at its
 // end. Sends and receives are on different streams, if there is a side stream. Relays to a peer, or from it, follow
-// each other, as their messages do. The pieces of the others take turns. So relays also progress if a driver keeps several
-// streams in one queue and all ranks post the same groups.
+// each other, as their messages do. The pieces of the others take turns. So relays also progress if a driver keeps
+// several streams in one queue and all ranks post the same groups.
 func (l *launch) putRelays() error {
 	if len(l.Relays.All) == 0 {
 		return nil

@@ -198,8 +198,8 @@ type forwarding struct {
 	rank     [][]int     // per kind: destination -> index into weight
 	name     [][]int     // per kind: index into weight -> destination
 	overhead float64
-	// Of kind 0, as long as it is the only one and has one destination in each step: us of data on one plane by
-	// destination, the sum of its square roots, and the steps' alpha and hop.
+	// These are of kind 0, as long as it is the only one and has one destination in each step: us of data on one plane
+	// by destination, the sum of their square roots, and the steps' alpha and hop.
 	data   []float64
 	roots  float64
 	direct float64

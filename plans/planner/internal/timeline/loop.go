@@ -62,8 +62,8 @@ func (t *Timeline) beginAtEnd(unit int) bool {
 // ShortenPeriod looks for a plan that takes no longer than the given one, and whose reset is hidden; plans that are not
 // run in a loop have none. It goes from the given plan's pattern to better neighbours until none is better or spent
 // returns true. It returns the best plan. emit returns nil if a neighbour needs no plan.
-func ShortenPeriod[S any](m *model.Model, at S, plan *plans.Plan, neighbours func(S) iter.Seq[S], emit func(S) *plans.Plan,
-	spent func() bool) *plans.Plan {
+func ShortenPeriod[S any](m *model.Model, at S, plan *plans.Plan, neighbours func(S) iter.Seq[S],
+	emit func(S) *plans.Plan, spent func() bool) *plans.Plan {
 	if m.P.Final.Kind != plans.FinalInitial || Period(plan) <= plan.CCTUS {
 		return plan
 	}

@@ -102,8 +102,8 @@ func (t *Timing) Exact(steps int, budget float64) bool {
 	return t.Barriers() && t.solveFlops(steps) <= budget
 }
 
-// Lean drops the uses that the greedy timing leaves without bytes, until all have some, and returns the greedy CCT. load
-// begins the timing of what is left, of so many steps; drop drops a use.
+// Lean drops the uses that the greedy timing leaves without bytes, until all have some, and returns the greedy CCT.
+// load begins the timing of what is left, of so many steps; drop drops a use.
 func (t *Timing) Lean(steps int, load func(), drop func(step, unit int)) float64 {
 	for {
 		load()

@@ -77,8 +77,8 @@ func (w *weaver) begin(l layout) []int {
 	return at
 }
 
-// bytesOf returns the bytes that each unit carries of its flows in a step, given the us of
-// data of each use: exactly the bytes of the step, without the rounding errors and idle capacity of the timing.
+// bytesOf returns the bytes that each unit carries of its flows in a step, given the us of data of each use. Together
+// they are exactly the bytes of the step, without the rounding errors and idle capacity of the timing.
 func (w *weaver) bytesOf(i int, data []float64) []float64 {
 	asked := w.m.Steps[i].Bytes
 	out := make([]float64, w.m.Units)
