@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"lightpath/shim/device"
+	"lightpath/shim/device/pieces"
 	"lightpath/shim/memory"
 	"lightpath/shim/stream"
 )
@@ -59,7 +60,7 @@ type directRank struct {
 	process uint64 // identifies the process in which pointer is valid
 	pointer uint64
 	handle  device.Handle
-	server  [pieceName]byte // name of the socket that answers for mapped regions, set before the first one is published
+	server  [pieces.NameBytes]byte // name of the socket that answers for mapped regions, set before the first one is published
 	calls   [callsKept]callRecord
 	sent    [maxRanks][messagesKept]messageRecord // by receiver
 	wanted  [maxRanks][messagesKept]messageRecord // by sender
@@ -69,7 +70,6 @@ type directRank struct {
 const (
 	callsKept    = 64
 	messagesKept = 16
-	pieceName    = 32
 )
 
 // tokenPage is a rank's view of the page.

@@ -90,7 +90,7 @@ type Path struct {
 
 	regions []*region    // that this rank has published
 	unasked unasked      // memory that the program has not registered
-	server  pieceServer  // for the mapped ones of regions
+	offers  offers       // of the mapped ones of regions
 	serial  uint64       // of the last region
 	opened  []openRegion // of all ranks, maxRegions each; only the watcher uses it
 	looking *time.Timer  // until the watcher looks at regions again; only the watcher uses it

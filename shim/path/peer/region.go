@@ -24,7 +24,6 @@ import (
 const (
 	maxRegions    = 128
 	maxUnasked    = maxRegions / 2
-	maxPieces     = 64                    // of a region
 	regionPauses  = 50 * time.Microsecond // first pause between checks of the peers' acknowledgements
 	longestPauses = 5 * time.Millisecond
 )
