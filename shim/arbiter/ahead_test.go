@@ -45,6 +45,16 @@ func repeating(t *testing.T, ports int) *rig {
 	return r
 }
 
+// play makes the steps of events, and checks the actions of each.
+func (r *rig) play(events []Event, want [][]string) {
+	for i, e := range events {
+		if e.Kind == Done {
+			e = r.done(e.Rank, e.Seq)
+		}
+		r.step(e, want[i]...)
+	}
+}
+
 // TestAhead checks a loop without requests: each end of an operation sends the next ticket.
 func TestAhead(t *testing.T) {
 	r := repeating(t, 2)
@@ -127,16 +137,7 @@ func TestMisprediction(t *testing.T) {
 			[][]string{{"stop 0"}, {"stop 0", "recall 3"}, {"set 0"}},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := repeating(t, 2)
-			for i := range k.events {
-				e := k.events[i]
-				if e.Kind == Done {
-					e = r.done(e.Rank, e.Seq)
-				}
-				r.step(e, k.want[i]...)
-			}
-		})
+		t.Run(name, func(t *testing.T) { repeating(t, 2).play(k.events, k.want) })
 	}
 }
 
@@ -177,16 +178,7 @@ func TestAheadPlanes(t *testing.T) {
 			[][]string{{"stop 0", "recall 3"}, {}, {"set 0"}, {"release 11"}},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := repeating(t, 2)
-			for i := range k.events {
-				e := k.events[i]
-				if e.Kind == Done {
-					e = r.done(e.Rank, e.Seq)
-				}
-				r.step(e, k.want[i]...)
-			}
-		})
+		t.Run(name, func(t *testing.T) { repeating(t, 2).play(k.events, k.want) })
 	}
 	r := repeating(t, 2)
 	r.down[1] = ocsctl.ErrPlaneDown // in the gap: ranks do not use the ticket
