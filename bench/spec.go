@@ -66,19 +66,9 @@ func HasRoot(c schedule.Collective) bool {
 	return false
 }
 
-// blocks returns how many per-rank counts make up S.
-func blocks(c schedule.Collective, ranks int) int64 {
-	switch c {
-	case schedule.AllGather, schedule.ReduceScatter, schedule.AllToAll, schedule.Gather, schedule.Scatter:
-		return int64(ranks)
-	default:
-		return 1
-	}
-}
-
 // Count returns the element count of a call for S bytes, rounded down.
 func Count(c schedule.Collective, bytes int64, t datatype.Type, ranks int) int64 {
-	return bytes / blocks(c, ranks) / int64(t.Size())
+	return bytes / int64(c.SizeBlocks(ranks)) / int64(t.Size())
 }
 
 // Bandwidths returns algbw and busbw in GB/s (1e9) as nccl-tests defines them. They are of the bytes that a call of
@@ -87,17 +77,8 @@ func Bandwidths(c schedule.Collective, count int64, t datatype.Type, ranks int, 
 	if us <= 0 {
 		return 0, 0
 	}
-	bytes := float64(count*blocks(c, ranks)) * float64(t.Size())
-	n := float64(ranks)
-	alg = bytes / us / 1e3
-	switch c {
-	case schedule.AllReduce:
-		return alg, alg * 2 * (n - 1) / n
-	case schedule.AllGather, schedule.ReduceScatter, schedule.AllToAll, schedule.Gather, schedule.Scatter:
-		return alg, alg * (n - 1) / n
-	default:
-		return alg, alg
-	}
+	alg = float64(count*int64(c.SizeBlocks(ranks))) * float64(t.Size()) / us / 1e3
+	return alg, alg * c.BusFactor(ranks)
 }
 
 // ParseBytes reads a size such as 8, 64K, 32MiB or 1G. K, M and G, with or without "iB", are powers of 1024, as in

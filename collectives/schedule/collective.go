@@ -61,10 +61,27 @@ func (c Collective) perRank() bool {
 // element size. For AllGather, ReduceScatter, AllToAll, Gather and Scatter, s also counts the number of ranks as a
 // factor.
 func (c Collective) BlockBytes(s float64, ranks int) float64 {
+	return s / float64(c.SizeBlocks(ranks))
+}
+
+// SizeBlocks returns the number of blocks that the size s of a call counts in nccl-tests: 1, or the number of ranks.
+func (c Collective) SizeBlocks(ranks int) int {
 	if c.perRank() {
-		return s / float64(ranks)
+		return ranks
 	}
-	return s
+	return 1
+}
+
+// BusFactor returns the ratio of busbw to algbw in nccl-tests.
+func (c Collective) BusFactor(ranks int) float64 {
+	n := float64(ranks)
+	switch {
+	case c == AllReduce:
+		return 2 * (n - 1) / n
+	case c.perRank():
+		return (n - 1) / n
+	}
+	return 1
 }
 
 // IOBlocks returns the numbers of blocks of Input and Output of c on n ranks, at the root for rooted collectives. They
