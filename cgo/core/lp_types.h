@@ -180,6 +180,8 @@ struct lp_quick_recipe {
   uint32_t ended;
   uint8_t factor[8];
   const void *factor_at;
+  uint64_t calls;
+  uint64_t nanoseconds;
 };
 
 /* sharedmem.QuickRecord */

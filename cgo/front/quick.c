@@ -394,8 +394,14 @@ static enum lp_quick_end run(struct lp_gate* gate, struct lp_quick* q, const str
     STORE(consumed(q, ring, q->rank), k + 1, SEQ_CST);
     ring_bells(q);
   }
-  int64_t end = polls > q->spin_short ? now(q, clock) : 0;
-  STORE(&log->end, end > log->begin ? end : log->begin, RELAXED);
+  bool measured = q->timed > 1;
+  int64_t end = measured || polls > q->spin_short ? now(q, clock) : 0;
+  if (end < log->begin) end = log->begin;
+  STORE(&log->end, end, RELAXED);
+  if (measured) {
+    STORE(&r->calls, r->calls + 1, RELAXED);
+    STORE(&r->nanoseconds, r->nanoseconds + (uint64_t)(end - log->begin), RELAXED);
+  }
   STORE(&log->done, 1, RELEASE);
   return LP_QUICK_DONE;
 }

@@ -53,7 +53,7 @@ type Quick struct {
 	Vain      uint32 // long spins in a row that ended in vain
 	Waits     uint32 // counts calls that waited while spins are short
 	Begun     uint32 // 1: the last call has filled its slot, and continues in Go
-	Timed     uint32 // 1: records have times
+	Timed     uint32 // 1: records have times; 2: recipes also count their calls and the time of these
 	Spread    uint32 // 1: a rank that shares its CPU with a peer moves to a free one
 	// Sleeps is the number of waits left that continue in Go without yields, since a yield took long. -1: ranks outnumber
 	// CPUs, so C always yields.
@@ -151,6 +151,9 @@ type QuickRecipe struct {
 	Factor    [8]byte // an element of the type
 	// FactorAt, unless nil, is the caller's memory that holds the factor when a call is made.
 	FactorAt unsafe.Pointer
+
+	// Calls that C has made, and the nanoseconds that these took. Both are atomic, and 0 unless Quick.Timed is 2.
+	Calls, Nanoseconds uint64
 }
 
 // hash is the function hash of cgo/front/quick.c.
@@ -279,6 +282,12 @@ func (q *Quick) Record(n uint64) (QuickRecord, bool) {
 
 // Calls returns how many calls of a kind C has made. Callable while C has q.
 func (q *Quick) Calls(kind int) uint64 { return atomic.LoadUint64(&q.CallCounts[kind]) }
+
+// Measured returns how many calls C has made by a recipe, and the nanoseconds that these took. Callable while C has q.
+func (q *Quick) Measured(recipe int) (calls, nanoseconds uint64) {
+	r := &q.recipes[recipe]
+	return atomic.LoadUint64(&r.Calls), atomic.LoadUint64(&r.Nanoseconds)
+}
 
 // OperatorEnded invalidates all recipes with operators of the user. Callable at any time.
 func (q *Quick) OperatorEnded() { atomic.AddUint32(&q.Ended, 1) }

@@ -53,10 +53,13 @@ func Record(c *comm.Core, failed error) (*flight.Dump, error) {
 	return d, nil
 }
 
+// groupName names groups of sends and receives.
+const groupName = "Send/Recv"
+
 // word converts an operation. The caller holds f.mu.
 func (f *Recorder) word(op *Operation) flight.Operation {
 	o := flight.Operation{
-		Number: op.Number, Seq: op.Seq, Call: "Send/Recv", Bytes: op.Bytes, Planes: []flight.Lane{},
+		Number: op.Number, Seq: op.Seq, Call: groupName, Bytes: op.Bytes, Planes: []flight.Lane{},
 		Arrived: op.Arrived, Asked: op.Asked, Ticketed: op.Ticketed, Ended: op.Ended,
 	}
 	switch op.Outcome {

@@ -10,7 +10,7 @@ import (
 // recorder enters these records first. So a call costs one record and no lock.
 type quick struct {
 	q      *sharedmem.Quick             // nil where C makes none
-	shapes []Recipe                     // by recipe
+	shapes []learnt                     // by recipe
 	calls  [sharedmem.QuickKinds]uint64 // that have been counted, by kind
 	// entered is the number of records entered so far. If open is set, the last of them had not ended; open is its
 	// operation.
@@ -22,6 +22,12 @@ type quick struct {
 type Recipe struct {
 	Shape calls.Shape
 	Entry *dispatch.Entry
+}
+
+// learnt is a recipe that C has, and the part of its calls and nanoseconds that is in the totals.
+type learnt struct {
+	Recipe
+	count, time uint64
 }
 
 // FollowC makes the recorder enter the records of q, which must be empty.
@@ -38,11 +44,12 @@ func (f *Recorder) Learn(s Recipe, r *sharedmem.QuickRecipe) {
 	f.catchUp() // before the new recipe replaces one that records refer to
 	k := &f.quick
 	if k.q.Full() {
+		f.sumQuick()
 		clear(k.shapes)
 		k.shapes = k.shapes[:0]
 	}
 	k.q.Learn(r)
-	k.shapes = append(k.shapes, s)
+	k.shapes = append(k.shapes, learnt{Recipe: s})
 	f.mu.Unlock()
 }
 

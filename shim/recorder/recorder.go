@@ -35,6 +35,7 @@ type Recorder struct {
 	quick    quick
 	device   deviceOps
 	profiler Profiler // nil: none
+	totals   *totals  // nil: nobody wants them
 }
 
 var flightSlot = comm.NewSlot[Recorder]()
@@ -264,6 +265,9 @@ func (f *Recorder) end(op *Operation, how Outcome, now int64) {
 	op.Ended, op.Outcome = now, how
 	if f.profiler != nil {
 		f.profiler.End(op.Number)
+	}
+	if f.totals != nil && how == Completed {
+		f.totals.ended(op)
 	}
 }
 

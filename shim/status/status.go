@@ -43,6 +43,7 @@ type Rank struct {
 	Last        string            `json:"last,omitempty"`   // the last collective, in words
 	IdleSeconds float64           `json:"idle_seconds"`     // since the end of the last operation, if Op is nil
 	Ahead       *Ahead            `json:"ahead,omitempty"`  // nil: the rank has used no planes with circuits
+	Totals      []Total           `json:"totals,omitempty"` // in files of LIGHTPATH_METRICS only
 	Op          *Op               `json:"op,omitempty"`     // in progress
 	Faults      []Fault           `json:"faults,omitempty"` // faults that the rank sees, if Op waits
 }
@@ -54,6 +55,20 @@ type Ahead struct {
 	Declined       uint64  `json:"declined"`        // tickets for other calls than those that came
 	HiddenSeconds  float64 `json:"hidden_seconds"`  // of switching between operations, without a call that waited
 	ExposedSeconds float64 `json:"exposed_seconds"` // of switching between operations, for which calls have waited
+}
+
+// Total sums up the completed operations of one call, class of sizes and algorithm. The time of an operation is that
+// from the call, or from the end of the operation before if that is later, to its end at the rank.
+type Total struct {
+	Call      string  `json:"call"`
+	Size      uint64  `json:"size"`                // bytes of the largest operations of the class: a power of 4
+	Algorithm string  `json:"algorithm,omitempty"` // "": none, as for groups of sends and receives
+	Count     uint64  `json:"count"`
+	Bytes     uint64  `json:"bytes"`     // as nccl-tests counts them; of a group, those of all its messages
+	BusBytes  float64 `json:"bus_bytes"` // Bytes times the factor of nccl-tests' busbw
+	Seconds   float64 `json:"seconds"`
+	AlgBW     float64 `json:"algbw_gbs"` // Bytes over Seconds, in 1e9 bytes per second
+	BusBW     float64 `json:"busbw_gbs"`
 }
 
 // Op is an operation in progress.
@@ -97,8 +112,8 @@ type Comm struct {
 	Name      string `json:"name,omitempty"`
 	Size      int    `json:"size"` // 0: not known yet
 	Circuits  bool   `json:"circuits"`
-	State     string `json:"state"`
-	Diagnosis string `json:"diagnosis"`
+	State     string `json:"state,omitempty"` // "" in files of LIGHTPATH_METRICS, as Diagnosis is
+	Diagnosis string `json:"diagnosis,omitempty"`
 	Ranks     []Rank `json:"ranks"` // ascending; all of them once the communicator is made
 }
 

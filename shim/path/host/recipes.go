@@ -28,9 +28,7 @@ func UseGate(c *comm.Core, g *comm.Gate, handle uint64) bool {
 		return false
 	}
 	q := sharedmem.NewQuick(h.session.Arena, int(max(recorder.Of(c).Size, recorder.Least)))
-	if recorder.Of(c).Timed {
-		q.Timed = 1
-	}
+	q.Timed = recorder.Of(c).Timing()
 	if c.Cfg.CPUSpread {
 		q.Spread = 1
 	}
