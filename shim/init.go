@@ -303,6 +303,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 		return err
 	}
 	recorder.Profile(c)
+	report.WriteMetrics(c)
 	c.Log.Version("Lightpath version %s, %s", Version, libraryPath())
 	c.Log.Info(log.Init, "comm %#x rank %d nranks %d name %q transport %s planes %d fabric %s - Init COMPLETE",
 		c.ID, c.Rank, c.Ranks, c.Name, kind, len(session.Of(c).Packet.Planes()), circuits.Of(c).Describe())

@@ -2,6 +2,7 @@ package shim_test
 
 import (
 	"errors"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -181,6 +182,42 @@ func TestQuickCalls(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestQuickTotals checks that calls that C has made are summed up once, also when C forgets their recipe.
+func TestQuickTotals(t *testing.T) {
+	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
+	t.Setenv("LIGHTPATH_METRICS", t.TempDir())
+	w := shimtest.NewWorld(t, 2)
+	visit(t, w)
+	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{*allReduceOf(c, make([]int32, 2))}) })
+	f, q := recorder.Of(w.Comms[0]), w.Comms[0].Turn.Shared()
+	before := f.Totals()
+	if len(before) != 1 || before[0].Count != 1 || q.Timed != 2 || q.Used != 1 {
+		t.Fatalf("%+v, timed %d, %d recipes", before, q.Timed, q.Used)
+	}
+	check := func(count uint64, ns float64) {
+		t.Helper()
+		now := f.Totals()
+		spent := now[0].Seconds - before[0].Seconds
+		if len(now) != 1 || now[0].Count != 1+count || now[0].Bytes != 4*(1+count) || math.Abs(spent-ns*1e-9) > 1e-12 {
+			t.Errorf("%+v, before C's %d calls %+v", now, count, before)
+		}
+	}
+	r := &recipes(q)[0]
+	for i := range uint64(3) {
+		atomic.AddUint64(&r.Calls, 5)
+		atomic.AddUint64(&r.Nanoseconds, 700)
+		check(5*(i+1), 700*float64(i+1))
+	}
+	atomic.AddUint64(&r.Calls, 1)
+	for i := range uint64(1024) { // one more than there is room for
+		f.Learn(recorder.Recipe{Shape: calls.Shape{Kind: calls.AllReduce, Count: 1}}, &sharedmem.QuickRecipe{Count: 2 + i})
+	}
+	if q.Used != 1 {
+		t.Fatalf("%d recipes", q.Used)
+	}
+	check(16, 2100)
 }
 
 // TestQuickEnds checks that calls begun by C end with the communicator, and that no call enters afterwards.

@@ -55,8 +55,19 @@ func describeMaking(c *comm.Core) status.Comm {
 	return s
 }
 
-// Self describes this rank. The communicator has been joined.
+// Self describes this rank, and the wait of its operation. The communicator has been joined.
 func Self(c *comm.Core) status.Rank {
+	r, g := ownState(c)
+	if g.Running {
+		if describeWait(c, r.Op, &g); r.Op.Wait != nil {
+			r.Faults = c.Faults(endpoints.SilentAfter)
+		}
+	}
+	return r
+}
+
+// ownState describes this rank by what it knows itself. It does not block.
+func ownState(c *comm.Core) (status.Rank, recorder.Snapshot) {
 	h := &c.Table[c.Rank]
 	r := status.Rank{Rank: c.Rank, Host: h.Name, Node: node(h.Host, h.PIDs), PID: h.PID, Device: c.Device,
 		State: status.Healthy}
@@ -89,13 +100,11 @@ func Self(c *comm.Core) status.Rank {
 	}
 	switch {
 	case g.Running:
-		if r.Op = describeOp(c, &g, now); r.Op.Wait != nil {
-			r.Faults = c.Faults(endpoints.SilentAfter)
-		}
+		r.Op = describeOp(&g.Op, now)
 	case g.Op.Ended > 0:
 		r.IdleSeconds = seconds(now - g.Op.Ended)
 	}
-	return r
+	return r, g
 }
 
 func describeFailure(c *comm.Core, r *status.Rank) {
@@ -107,8 +116,7 @@ func describeFailure(c *comm.Core, r *status.Rank) {
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 
 // describeOp describes the operation in progress.
-func describeOp(c *comm.Core, g *recorder.Snapshot, now int64) *status.Op {
-	op := &g.Op
+func describeOp(op *recorder.Operation, now int64) *status.Op {
 	out := &status.Op{Seq: op.Seq}
 	switch {
 	case op.Shape.Kind.OneSided():
@@ -129,6 +137,12 @@ func describeOp(c *comm.Core, g *recorder.Snapshot, now int64) *status.Op {
 			out.Plan = e.Plan.Digest
 		}
 	}
+	return out
+}
+
+// describeWait adds the wait of an operation to its description.
+func describeWait(c *comm.Core, out *status.Op, g *recorder.Snapshot) {
+	op := &g.Op
 	switch {
 	case op.Asked > 0 && op.Ticketed == 0:
 		out.Wait = &status.Wait{
@@ -136,10 +150,9 @@ func describeOp(c *comm.Core, g *recorder.Snapshot, now int64) *status.Op {
 			Seconds: out.Seconds,
 		}
 	case g.Stall != nil:
-		out.Wait = describeWait(c, g.Stall, op, now)
+		out.Wait = describeStall(c, g.Stall, op)
 		out.Seconds = max(out.Seconds, out.Wait.Seconds) // if operations are not timed
 	}
-	return out
 }
 
 // waitKinds names the event for which an operation of a program waits.
@@ -148,11 +161,12 @@ var waitKinds = map[program.Kind]string{
 	program.Forward: status.ForForward, program.Reconfigure: status.ForSwitch,
 }
 
-// describeWait describes a wait. For a switch it adds what the planes' controller reports.
-func describeWait(c *comm.Core, s *recorder.Standstill, op *recorder.Operation, now int64) *status.Wait {
+// describeStall describes a wait for others than the leader. For a switch it adds what the planes' controller reports.
+func describeStall(c *comm.Core, s *recorder.Standstill, op *recorder.Operation) *status.Wait {
 	w := s.Wait
 	out := &status.Wait{
-		For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch, Seconds: seconds(now - s.Since),
+		For: waitKinds[w.Kind], Peer: w.Peer, Plane: w.Plane, Step: w.Step, Epoch: w.Epoch,
+		Seconds: seconds(monotonic.Now() - s.Since),
 	}
 	switch {
 	case op.Shape.Kind.OneSided():

@@ -1,5 +1,5 @@
-// Package report reports on the communicators of this process: their status, questions to all ranks, memory. It serves
-// the reports at a socket of the process and at NCCL's RAS port.
+// Package report reports on the communicators of this process: their status, questions to all ranks, memory, metrics.
+// It serves the reports at a socket of the process and at NCCL's RAS port, and writes the file of LIGHTPATH_METRICS.
 //
 // Layer 6: it may import session, stream, circuits and the rooms below them. It never changes a communicator, and
 // knows no path.

@@ -69,6 +69,7 @@ type Config struct {
 	// FlightDir is the directory for recorders of failed communicators; "": they are not written.
 	FlightRecorder int
 	FlightDir      string
+	Metrics        Metrics
 	// StatusDir is the directory of the process's status socket; StatusOff: there is none.
 	StatusDir  string
 	RuntimeDir string // XDG_RUNTIME_DIR
@@ -147,6 +148,12 @@ const (
 	DevicePathRDMA   = "rdma"
 	DevicePathStaged = "staged"
 )
+
+// Metrics is the directory for the metrics of each process, "" for none, and whether they are lines of JSON.
+type Metrics struct {
+	Dir  string
+	JSON bool
+}
 
 // IB holds the NCCL_IB_* variables.
 type IB struct {

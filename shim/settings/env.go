@@ -178,6 +178,11 @@ var vars = []Var{
 		"directory in which a communicator that fails writes its flight record, one file per rank. Empty: no " +
 			"files",
 		func(c *Config, v string) error { c.FlightDir = v; return nil }},
+	{"LIGHTPATH_METRICS", "path|json:path", "",
+		"directory in which each process writes what its ranks have done, every 10 s and when a communicator ends: " +
+			"lightpath-HOST-PID.prom for node_exporter's textfile collector; with json: lightpath-HOST-PID.jsonl. Empty: " +
+			"no files",
+		func(c *Config, v string) error { return c.Metrics.set(v) }},
 	{"LIGHTPATH_STATUS_DIR", "path|off", "$XDG_RUNTIME_DIR/lightpath, else /tmp/lightpath-UID",
 		"directory of the sockets that lightpath ranks connects to, mode 0700. off: no sockets",
 		func(c *Config, v string) error { c.StatusDir = v; return nil }},

@@ -20,12 +20,12 @@ func TestConfig(t *testing.T) {
 		"LIGHTPATH_TRANSPORT", "SHM", "LIGHTPATH_PLANES", " 3 ", "LIGHTPATH_TIMEOUT", "1m30s", "LIGHTPATH_FABRIC_RANK", "5",
 		"LIGHTPATH_ALGORITHM", "allreduce:ring, alltoall:bruck", "LIGHTPATH_FAULT", "skip-drain:1:4,plan-delay:2s",
 		"LIGHTPATH_PLAN_INITIAL", "current", "NCCL_DEBUG", "info", "OMPI_COMM_WORLD_RANK", "7", "RANK", "",
-		"LIGHTPATH_PLANNER", "swot",
+		"LIGHTPATH_PLANNER", "swot", "LIGHTPATH_METRICS", "json:/m",
 	)
 	require.NoError(t, err)
 	if c.Transport != "shm" || c.Planes != 3 || c.Timeout != 90*time.Second || c.FabricRank != 5 ||
 		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Log.Level != log.Info || c.LauncherRank != 7 ||
-		c.Planner != "swot" ||
+		c.Planner != "swot" || c.Metrics != (Metrics{"/m", true}) ||
 		c.Fault != (Fault{SkipDrain: true, Plane: 1, Epoch: 4, PlanDelay: 2 * time.Second}) {
 		t.Errorf("%+v", c)
 	}
@@ -46,7 +46,7 @@ func TestBadConfig(t *testing.T) {
 		{"LIGHTPATH_ALGORITHM", "sort:ring"},
 		{"LIGHTPATH_PLAN_TOLERANCE", "2"}, {"LIGHTPATH_PLAN_TOLERANCE", "1%"},
 		{"LIGHTPATH_FALLBACK", "perhaps"}, {"LIGHTPATH_FAULT", "explode"}, {"LIGHTPATH_FAULT", "skip-drain:0"},
-		{"LIGHTPATH_FAULT", "plan-delay:x"},
+		{"LIGHTPATH_FAULT", "plan-delay:x"}, {"LIGHTPATH_METRICS", "json:"},
 	} {
 		_, err := Of(k[0], k[1])
 		refused(t, err, k[0])

@@ -104,6 +104,14 @@ func setFault(f *Fault, v string) error {
 	return nil
 }
 
+// set reads LIGHTPATH_METRICS.
+func (m *Metrics) set(v string) error {
+	if m.Dir, m.JSON = strings.CutPrefix(v, "json:"); m.Dir == "" {
+		return fmt.Errorf("%q names no directory", v)
+	}
+	return nil
+}
+
 // setNets reads LIGHTPATH_INTERPOSE_NETS.
 func (c *Config) setNets(v string) error {
 	for name := range strings.SplitSeq(v, ",") {

@@ -63,6 +63,13 @@ for transport in shm tcp; do
 done
 check never-comes LIGHTPATH_TIMEOUT=1s "$out/nonblocking" never
 for ranks in 2 3 5; do check "quick-$ranks" LIGHTPATH_TRANSPORT=shm "$out/quick" $ranks; done
+# LIGHTPATH_METRICS sums up all calls of the communicator that ends well, on both ranks. Most of them are made in C.
+rm -rf "$out/metrics"
+sums='{ match($0, /communicator="[^"]*"/); c = FILENAME substr($0, RSTART, RLENGTH) } /state="finalized"/ { well[c] }
+  /^lightpath_rank_calls_total/ { calls[c] += $2 } /^lightpath_rank_operations_total/ { ended[c] += $2 }
+  END { for (c in well) n += calls[c] > 5000 && calls[c] == ended[c]; exit n != 2 }'
+check quick-metrics LIGHTPATH_TRANSPORT=shm LIGHTPATH_METRICS="$out/metrics" \
+  sh -c "$out/quick 2 && awk '$sums' $out/metrics/*.prom"
 for ranks in 2 3; do
   check "stays-$ranks" LIGHTPATH_TRANSPORT=shm LIGHTPATH_CORE="$root/$out/counting.so" \
     COUNTING_CORE="$root/lib/liblightpath.so" "$out/stays" $ranks

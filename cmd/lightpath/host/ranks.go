@@ -60,13 +60,16 @@ With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR)
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	f.BoolVar(&o.watch, "watch", false, "print anew every second")
+	f.BoolVar(&o.watch, "watch", false, "print anew every second; with --metrics: write the file anew")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print every rank of every communicator")
 	f.StringVar(&o.address, "address", "", "host:port of a RAS service to ask instead")
 	f.StringVar(&o.dump, "dump", "", "write the flight recorders of this host's ranks into a directory instead")
 	f.StringVar(&o.metrics, "metrics", "",
 		"write metrics of Prometheus to this file instead, for the textfile collector of node_exporter")
 	f.DurationVar(&o.timeout, "timeout", status.DefaultTimeout, "how long ranks get to answer")
+	for _, other := range []string{"json", "address", "dump"} {
+		cmd.MarkFlagsMutuallyExclusive("metrics", other)
+	}
 	cmd.AddCommand(newRanksMerge())
 	return cmd
 }
@@ -78,7 +81,7 @@ func (o *ranksOptions) printRanks(dir string) error {
 		return err
 	}
 	if o.metrics != "" {
-		return writeMetrics(o.metrics, r)
+		return o.writeMetrics(r)
 	}
 	if o.json {
 		err = cli.PrintJSON(r)
@@ -96,16 +99,20 @@ func (o *ranksOptions) watchRanks(ctx context.Context, dir string) error {
 	const clear = "\x1b[H\x1b[2J"
 	for {
 		r, err := status.Collect(dir, o.timeout)
+		switch {
+		case err != nil:
+		case o.metrics != "":
+			err = o.writeMetrics(r)
+		default:
+			var out bytes.Buffer
+			fmt.Fprintln(&out, r.Time.Format(time.DateTime))
+			r.Write(&out, o.verbose)
+			if cli.IsTerminal(os.Stdout) {
+				fmt.Print(clear)
+			}
+			_, err = out.WriteTo(os.Stdout)
+		}
 		if err != nil {
-			return err
-		}
-		var out bytes.Buffer
-		fmt.Fprintln(&out, r.Time.Format(time.DateTime))
-		r.Write(&out, o.verbose)
-		if cli.IsTerminal(os.Stdout) {
-			fmt.Print(clear)
-		}
-		if _, err := out.WriteTo(os.Stdout); err != nil {
 			return err
 		}
 		select {
@@ -114,6 +121,11 @@ func (o *ranksOptions) watchRanks(ctx context.Context, dir string) error {
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// writeMetrics replaces the file of metrics.
+func (o *ranksOptions) writeMetrics(r *status.Report) error {
+	return files.Write(o.metrics, status.Metrics(r.Comms), 0o644)
 }
 
 // dumpAll writes the flight recorders of this host's ranks.

@@ -1,18 +1,19 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/internal/chrometrace"
 	"lightpath/internal/require"
 	"lightpath/shim/flight"
-	"lightpath/shim/status"
 )
 
 // TestRanksOfNobody: without processes there is nothing to say, and nothing wrong.
@@ -31,29 +32,41 @@ func TestRanksOfNobody(t *testing.T) {
 	}
 }
 
-// TestRankMetrics checks the file for Prometheus: ranks that have answered, and no others.
+// TestRankMetrics: --metrics writes a file, and with --watch writes it every second. It goes with no other output.
 func TestRankMetrics(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ranks.prom")
-	require.NoError(t, writeMetrics(path, &status.Report{Comms: []status.Comm{{ID: "7f", Name: "tensor", Ranks: []status.Rank{
-		{Rank: 0, Host: "a", Answer: status.Answered, State: status.Healthy, Counts: map[string]uint64{"AllReduce": 3},
-			Ahead: &status.Ahead{Used: 2, Asked: 1, HiddenSeconds: 0.5}},
-		{Rank: 1, Host: "b", Answer: status.Unasked},
-	}}}}))
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	labels := `{%scommunicator="7f",host="a",name="tensor",rank="0"%s}`
-	for _, want := range []string{
-		"lightpath_rank_calls_total" + fmt.Sprintf(labels, `call="AllReduce",`, "") + " 3\n",
-		"lightpath_rank_tickets_total" + fmt.Sprintf(labels, "", `,ticket="used"`) + " 2\n",
-		"lightpath_rank_switching_seconds_total" + fmt.Sprintf(labels, "", `,switching="hidden"`) + " 0.5\n",
-	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("no %s in:\n%s", want, text)
+	dir := t.TempDir()
+	t.Setenv("LIGHTPATH_STATUS_DIR", filepath.Join(dir, "none"))
+	path := filepath.Join(dir, "ranks.prom")
+	written := func() bool {
+		text, err := os.ReadFile(path)
+		_ = os.Remove(path)
+		return err == nil && strings.Contains(string(text), "# TYPE lightpath_rank_state gauge\n")
+	}
+	if got := cli.Run(t.Context(), lightpath(), []string{"ranks", "--metrics", path}); got != 0 || !written() {
+		t.Errorf("exit %d", got)
+	}
+	for _, other := range [][]string{{"--json"}, {"--address", "127.0.0.1:1"}, {"--dump", dir}} {
+		args := append([]string{"ranks", "--metrics", path}, other...)
+		if got := cli.Run(t.Context(), lightpath(), args); got != cli.ExitUsage || written() {
+			t.Errorf("%v: exit %d", args, got)
 		}
 	}
-	if strings.Contains(string(text), `rank="1"`) {
-		t.Errorf("a rank that has not answered has metrics:\n%s", text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		o := ranksOptions{metrics: path}
+		go func() {
+			if err := o.watchRanks(ctx, filepath.Join(dir, "none")); err != nil {
+				t.Error(err)
+			}
+		}()
+		for i := range 3 {
+			if synctest.Wait(); !written() {
+				t.Errorf("no file after %d s", i)
+			}
+			time.Sleep(time.Second)
+		}
+		cancel()
+	})
 }
 
 // TestRanksMerge: ranks that differ, a trace, and files that are none.
