@@ -32,8 +32,10 @@ func (t *Task) settled(l *lane) (bool, error) {
 		return false, t.failPlane(l, err)
 	}
 	if int32(epoch-l.settle) < 0 {
+		t.hold(l, true)
 		return false, nil
 	}
+	t.hold(l, false)
 	l.gated = false
 	if t.tracing && l.posted != program.None {
 		t.events[l.posted].End = monotonic.Now()

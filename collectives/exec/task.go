@@ -10,7 +10,6 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/transport"
 	"lightpath/collectives/wire"
-	"lightpath/internal/monotonic"
 	"lightpath/plans/circuit"
 )
 
@@ -63,6 +62,8 @@ type Call struct {
 	Base []uint32
 	// Poison ends the task with its error, if it holds one.
 	Poison *atomic.Pointer[error]
+	// Observer, if not nil, is told of the transfers as they happen. The task then records events, too.
+	Observer Observer
 	// SkipDrain injects faults: if it returns true, the task posts the reconfiguration of a plane from an epoch without
 	// waiting until it has drained. It may be nil.
 	SkipDrain func(plane int, epoch uint32) bool
@@ -132,7 +133,7 @@ type Task struct {
 	// sendBase and recvBase are the number of the call's first message, by rank.
 	sendBase, recvBase []uint64
 	after              *Task // previous task of the same Run and endpoint
-	tracing            bool
+	traced, tracing    bool  // by Trace; or for an observer
 	events             []Event
 	parts              []int32 // by message: incomplete operations; only with a gate
 	measuring          bool
@@ -157,6 +158,7 @@ type lane struct {
 	// gated is set until the plane has reached epoch settle. The rank sends nothing meanwhile.
 	settle      uint32
 	gated       bool
+	held        bool         // the observer knows that the plane waits
 	posted      program.OpID // reconfiguration for which gated waits; index of events
 	finished    bool         // all of TX is complete, and all reconfigurations are posted
 	first, last int64        // times of the first and last bytes, 0 for none; see MeasureDelivery
@@ -190,6 +192,7 @@ func (t *Task) Bind(c Call) error {
 		return err
 	}
 	t.call, t.prog, t.err, t.first = c, c.Program, nil, 0
+	t.tracing = t.traced || c.Observer != nil
 	t.bindPlanes()
 	if c.Engine != nil {
 		t.lanes, t.remaining, t.bound = t.lanes[:0], 1, true
@@ -354,7 +357,7 @@ func (t *Task) bindLane(i int) {
 	if t.call.OCS != nil {
 		l.steer = t.steerers[i]
 	}
-	l.settle, l.gated = 0, t.call.OCS != nil
+	l.settle, l.gated, l.held = 0, t.call.OCS != nil, false
 	if i < len(t.base) {
 		l.settle = t.base[i]
 	}
@@ -421,7 +424,7 @@ func (t *Task) complete(id program.OpID) {
 		t.over(id)
 	}
 	if t.tracing {
-		t.events[t.past+id].End = monotonic.Now()
+		t.ended(id)
 	}
 	for _, s := range t.prog.Successors(id) {
 		t.waits[s]--

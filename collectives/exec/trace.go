@@ -17,8 +17,18 @@ type Event struct {
 	Kind       program.Kind
 }
 
+// Observer is told what a task does while it runs, on the goroutine that runs it.
+type Observer interface {
+	// Transfer reports the first bytes of a send or receive or, if ended is set, its last ones. id counts the
+	// operations of the call from 0, over all sections. op is valid during the call.
+	Transfer(id program.OpID, op *program.Op, ended bool)
+	// Hold reports that a plane with something to send waits for its circuits or, if ended is set, has them now. A task
+	// that fails may not report the end of a transfer or wait.
+	Hold(plane int, ended bool)
+}
+
 // Trace turns the recording of events on or off, from the next Bind on.
-func (t *Task) Trace(on bool) { t.tracing = on }
+func (t *Task) Trace(on bool) { t.traced = on }
 
 // Events returns the events of the last run, or nil if tracing is off. There is one event per operation, in the order
 // of the program or of its sections and their repetitions. The slice is valid until the next Bind.
@@ -41,5 +51,27 @@ func (t *Task) began(id program.OpID) {
 	e.Start = monotonic.Now()
 	if op.Plane >= 0 {
 		e.Epoch = t.epoch(int(op.Plane), op.Epoch)
+	}
+	t.observe(id, false)
+}
+
+// ended records the time of an operation's last bytes.
+func (t *Task) ended(id program.OpID) {
+	t.events[t.past+id].End = monotonic.Now()
+	t.observe(id, true)
+}
+
+// observe tells the observer of a transfer.
+func (t *Task) observe(id program.OpID, ended bool) {
+	if op := &t.ops[id]; t.call.Observer != nil && op.Kind.Transfers() {
+		t.call.Observer.Transfer(t.past+id, op, ended)
+	}
+}
+
+// hold tells the observer whether a plane waits for its circuits.
+func (t *Task) hold(l *lane, held bool) {
+	if t.call.Observer != nil && l.held != held {
+		l.held = held
+		t.call.Observer.Hold(l.id, !held)
 	}
 }

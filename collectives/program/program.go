@@ -26,6 +26,9 @@ const (
 	Reconfigure
 )
 
+// Transfers reports whether operations of the kind move data of this rank over a plane.
+func (k Kind) Transfers() bool { return k == Send || k == Recv || k == RecvReduce }
+
 // Messages is the Segment.Buf of point-to-point programs. The segment then is part of a message (see [BuildP2P]) and
 // not of one of the buffers of a collective.
 const Messages = schedule.NumBuffers
