@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"lightpath/collectives/datatype"
+	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/shim/comm"
 	"lightpath/shim/log"
@@ -15,6 +16,12 @@ type Profiler interface {
 	Name() string
 	// Begin reports a group of calls that begins: a collective, or the messages of a group.
 	Begin(number uint64, all []Profiled)
+	// Bind reports the program that an operation will run, whose messages are the calls of the operation. It returns
+	// whether the profiler wants to know what happens on planes.
+	Bind(number uint64, p *program.Program) bool
+	// Transfer and Hold pass on what the [exec.Observer] of the operation is told. They ignore other numbers.
+	Transfer(number uint64, id program.OpID, op *program.Op, ended bool)
+	Hold(number uint64, plane int, ended bool)
 	// End reports the end of an operation. It ignores other numbers.
 	End(number uint64)
 	// Close ends the operations under way, and frees the profiler.
@@ -25,7 +32,8 @@ type Profiler interface {
 type Profiled struct {
 	Message   bool // else a collective
 	Function  string
-	Type      string
+	Type      datatype.Type
+	Op        datatype.Op
 	Algorithm string
 	Root      int // or peer
 	Seq       uint64
@@ -76,6 +84,7 @@ func Profile(c *comm.Core) {
 	f.mu.Lock()
 	f.profiler = p
 	f.mu.Unlock()
+	f.profiled.Store(true)
 	c.AddHooks(comm.Hooks{Detach: f.closeProfiler, Closed: f.closeProfiler})
 }
 
@@ -87,15 +96,12 @@ func (f *Recorder) closeProfiler() {
 	if f.profiler != nil {
 		f.profiler.Close()
 		f.profiler = nil
+		f.profiled.Store(false)
 	}
 }
 
 // Profiled reports whether a profiler must be told of every operation as it begins.
-func (f *Recorder) Profiled() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.profiler != nil
-}
+func (f *Recorder) Profiled() bool { return f.profiled.Load() }
 
 // began tells the profiler, if there is one, of an operation that has begun, with the messages of a group. The caller
 // holds f.mu. Hot path.
@@ -109,12 +115,12 @@ func (f *Recorder) profile(op *Operation, sends, recvs []program.Message) {
 	var all []Profiled
 	for way, list := range [2][]program.Message{sends, recvs} {
 		for i := range list {
-			all = append(all, Profiled{Message: true, Function: [2]string{"Send", "Recv"}[way], Type: "ncclInt8",
-				Root: list[i].Peer, Count: uint64(list[i].Bytes), Bytes: list[i].Bytes})
+			all = append(all, Profiled{Message: true, Function: [2]string{"Send", "Recv"}[way], Root: list[i].Peer,
+				Type: datatype.Int8, Count: uint64(list[i].Bytes), Bytes: list[i].Bytes})
 		}
 	}
 	if s := &op.Shape; op.Messages == 0 && s.Type.Valid() {
-		one := Profiled{Message: s.Kind.OneSided(), Function: s.Kind.String(), Type: typeNames[s.Type], Root: int(s.Root),
+		one := Profiled{Message: s.Kind.OneSided(), Function: s.Kind.String(), Type: s.Type, Op: s.Op, Root: int(s.Root),
 			Seq: f.counts[s.Kind], Count: s.Count, Bytes: int64(s.Count) * int64(s.Type.Size()), Algorithm: "UNKNOWN"}
 		if op.Entry != nil {
 			one.Algorithm = op.Entry.Algorithm
@@ -124,6 +130,38 @@ func (f *Recorder) profile(op *Operation, sends, recvs []program.Message) {
 	f.profiler.Begin(op.Number, all)
 }
 
-// typeNames are NCCL's names of the types.
-var typeNames = [datatype.NumTypes]string{"ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32", "ncclInt64", "ncclUint64",
-	"ncclFloat16", "ncclFloat32", "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"}
+// Observer returns the observer for the task that runs an operation's program, nil if no profiler wants to know what
+// happens on planes. Hot path.
+func (f *Recorder) Observer(number uint64, p *program.Program) exec.Observer {
+	if !f.profiled.Load() || p == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.profiler == nil || !f.profiler.Bind(number, p) {
+		return nil
+	}
+	return observer{f, number}
+}
+
+// observer passes on what a task does, until the profiler is closed.
+type observer struct {
+	f      *Recorder
+	number uint64
+}
+
+func (o observer) Transfer(id program.OpID, op *program.Op, ended bool) {
+	o.f.mu.Lock()
+	defer o.f.mu.Unlock()
+	if p := o.f.profiler; p != nil {
+		p.Transfer(o.number, id, op, ended)
+	}
+}
+
+func (o observer) Hold(plane int, ended bool) {
+	o.f.mu.Lock()
+	defer o.f.mu.Unlock()
+	if p := o.f.profiler; p != nil {
+		p.Hold(o.number, plane, ended)
+	}
+}

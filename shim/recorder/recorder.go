@@ -3,6 +3,7 @@ package recorder
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lightpath/collectives/exec"
@@ -34,8 +35,9 @@ type Recorder struct {
 
 	quick    quick
 	device   deviceOps
-	profiler Profiler // nil: none
-	totals   *totals  // nil: nobody wants them
+	profiler Profiler    // nil: none
+	profiled atomic.Bool // there is one
+	totals   *totals     // nil: nobody wants them
 }
 
 var flightSlot = comm.NewSlot[Recorder]()

@@ -126,6 +126,7 @@ func (s *Session) bindTask(ref Ref, ec *exec.Call, traced, paced bool) error {
 	t := Of(ref.Comm).Task()
 	t.Trace(traced)
 	t.MeasureDelivery(paced)
+	ec.Observer = recorder.Of(ref.Comm).Observer(ref.Flight, ec.Program)
 	if err := t.Bind(*ec); err != nil {
 		return ref.Comm.Fail(err)
 	}
