@@ -69,6 +69,9 @@ type Client interface {
 	// ports are those of the holder's ranks; none: all ports. Only on circuits between them does the holder send, so a
 	// move of the holder waits for their posts only, and only for those of such circuits.
 	Acquire(mask, holder uint64, ports ...int) (granted uint64, err error)
+	// Share is Acquire for a holder that moves no circuit: its posts are refused. Others of disjoint ports that move none
+	// may hold the planes at the same time.
+	Share(mask, holder uint64, ports ...int) (granted uint64, err error)
 	Release(mask uint64, holder uint64) error
 	// OnChange registers a function that the client's goroutine calls after any change of state. It must not block.
 	OnChange(func())

@@ -129,6 +129,6 @@ func (g *rig) whileMoving(plane int) error {
 func (g *rig) whileFree() error {
 	return wait(g.ctx, "the planes are free", patience, func() (bool, error) {
 		s, err := g.operator.Status(g.ctx)
-		return err == nil && s.Planes[0].Holder == nil && s.Planes[1].Holder == nil, nil
+		return err == nil && len(s.Planes[0].Holders)+len(s.Planes[1].Holders) == 0, nil
 	})
 }

@@ -57,7 +57,7 @@ func (g *rig) inGap() error {
 		return err
 	}
 	for _, p := range s.Planes {
-		if p.Holder == nil {
+		if len(p.Holders) == 0 {
 			return fmt.Errorf("faults: the ranks hold no plane %s for their next operation", p.Name)
 		}
 	}

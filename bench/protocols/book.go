@@ -12,14 +12,21 @@ import (
 )
 
 // book has one plan.
-type book struct{ plan *planning.Agreed }
+type book struct {
+	plan, rests *planning.Agreed // of operations that move circuits, or none
+}
 
-// newBook returns the book of a communicator: its plan begins with a ring on each plane.
+// newBook returns the book of a communicator: its plans begin with a ring on each plane.
 func newBook(cfg *groupConfig) book {
-	b := book{&planning.Agreed{ID: planning.ID{1}}}
+	b := book{&planning.Agreed{ID: planning.ID{1}}, &planning.Agreed{ID: planning.ID{1}}}
 	if !cfg.anywhere {
-		ring := circuit.Shift(len(cfg.ports), 1)
-		b.plan.Plan = &plans.Plan{Initial: slices.Repeat([]circuit.Permutation{ring}, cfg.planes)}
+		ring := slices.Repeat([]circuit.Permutation{circuit.Shift(len(cfg.ports), 1)}, cfg.planes)
+		move := slices.Repeat([][]plans.Entry{{{Kind: plans.Reconfigure}}}, cfg.planes)
+		b.plan.Plan = &plans.Plan{Initial: ring, Planes: move}
+		b.rests.Plan = &plans.Plan{Initial: ring, Planes: make([][]plans.Entry, cfg.planes)}
+	}
+	if !cfg.still {
+		b.rests = b.plan
 	}
 	return b
 }
@@ -28,7 +35,10 @@ func newBook(cfg *groupConfig) book {
 func (book) Version() uint32 { return 1 }
 
 // Row implements [arbiter.Book].
-func (b book) Row(calls.Shape, planeset.Set, []circuit.Permutation) (planning.Row, error) {
+func (b book) Row(s calls.Shape, _ planeset.Set, _ []circuit.Permutation) (planning.Row, error) {
+	if s.Signature() == groupShape.Signature() {
+		return planning.Row{Best: b.rests}, nil
+	}
 	return planning.Row{Best: b.plan}, nil
 }
 

@@ -34,6 +34,11 @@ func TestExplore(t *testing.T) {
 		return cfg
 	}
 	both := []int{0, 1}
+	// side returns a world of two communicators side by side. The choices begin with the last call of each.
+	side := func(a, b []int) smallConfig {
+		return smallConfig{still: true, warm: 2, busy: true, comms: []smallComm{{[]int{0, 1}, len(a), a},
+			{[]int{2, 3}, len(b), b}}}
+	}
 	for name, k := range map[string]struct {
 		long bool
 		cfg  smallConfig
@@ -55,6 +60,11 @@ func TestExplore(t *testing.T) {
 			prepare: true}},
 		"ahead: takeover": {true, smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 2, crash: true,
 			repeats: 2}},
+		"shared: loops": {cfg: side([]int{0, 0, 0}, []int{0, 0, 0})},
+		"shared: common ports": {cfg: smallConfig{still: true, warm: 2, busy: true,
+			comms: []smallComm{calls(0, 0, 0), calls(0, 0, 0)}}},
+		"shared: one moves":                    {true, side([]int{0, 0, 1}, []int{0, 0, 0})},
+		"shared: both move":                    {true, side([]int{0, 0, 1}, []int{0, 0, 1})},
 		"order: by turns":                      {cfg: by(both, both, "ABABA", "ABABA")},
 		"order: another order":                 {cfg: by(both, both, "ABABB", "ABABB")},
 		"order: another one of one rank":       {true, by(both, []int{1, 2}, "AAA", "ABABBA", "BBB")},
@@ -68,11 +78,18 @@ func TestExplore(t *testing.T) {
 			}
 			cfg := k.cfg
 			cfg.ports = max(len(cfg.order), len(cfg.comms[0].ports))
+			if cfg.still {
+				cfg.ports = 4
+			}
 			cfg.planes = max(cfg.planes, 1)
 			if cfg.start = circuit.AllDark(cfg.ports); len(cfg.comms[0].ports) > 2 { // a circuit leads into the part from outside
 				cfg.start = circuit.Shift(cfg.ports, 1)
 			}
+			cfg.together = new(bool)
 			exploreSmall(t, cfg)
+			if side := cfg.still && cfg.comms[1].ports[0] > 1; side != *cfg.together {
+				t.Errorf("the communicators share a plane: %v", *cfg.together)
+			}
 		})
 	}
 }

@@ -59,6 +59,14 @@ func (g *group) operation(n int) called {
 	return g.called[n]
 }
 
+// keeps reports whether an operation leaves its circuits as they are.
+func (g *group) keeps(n int) bool {
+	if g.cfg.still {
+		return g.operation(n).shape == groupShape
+	}
+	return g.cfg.keeps > 0 && (n+1)%g.cfg.keeps == 0
+}
+
 // groupConfig describes a communicator.
 type groupConfig struct {
 	id           uint64 // holder of planes
@@ -72,6 +80,7 @@ type groupConfig struct {
 	script   func(operation int) (shape, skipped int)
 	busy     bool // it has held its planes for too long when its next operation begins
 	anywhere bool // its plan begins with any maps, so planes are not prepared for it
+	still    bool // operations of shape 0 keep their circuits; after one of them, planes are shared
 }
 
 // await is an Await action under way.
@@ -104,6 +113,9 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 	}
 	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, FabricSize: cfg.size, RoundWait: time.Second,
 		Repeats: cfg.repeats, Turn: g.members[0].machine.Turn}
+	if cfg.still {
+		own.StillAfter = 1
+	}
 	g.members[0].machine.OnNext(func() { w.later(func() { g.step(arbiter.Event{Kind: arbiter.Next}) }) })
 	g.machine = arbiter.New(own, view{g.members[0].host, cfg.id}, newBook(cfg))
 	return g
@@ -143,6 +155,15 @@ func (g *group) step(e arbiter.Event) {
 	}
 }
 
+// holds reports whether a communicator that has not failed holds a plane.
+func (g *group) holds(plane int) bool { return g.failed == nil && g.machine.Held().Has(plane) }
+
+// beside reports whether two communicators may hold planes together: they move none, and have no port in common.
+func (g *group) beside(o *group) bool {
+	shared := slices.ContainsFunc(g.cfg.ports, func(p int) bool { return slices.Contains(o.cfg.ports, p) })
+	return g.machine.Shares() && o.machine.Shares() && !shared
+}
+
 func (g *group) perform(a *arbiter.Action) {
 	h := g.members[0].host
 	switch a.Kind {
@@ -159,7 +180,7 @@ func (g *group) perform(a *arbiter.Action) {
 	case arbiter.Acquire:
 		h.asked++
 		g.wanted = g.ground.now(h)
-		q := acquire{h.asked, g.cfg.id, uint64(a.Planes), g.cfg.ports}
+		q := acquire{h.asked, g.cfg.id, uint64(a.Planes), g.cfg.ports, a.Still}
 		h.wants[g.cfg.id] = q
 		h.tell(q)
 	case arbiter.Release:

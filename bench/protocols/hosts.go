@@ -77,6 +77,7 @@ type (
 	acquire struct {
 		id, holder, mask uint64
 		ports            []int
+		still            bool
 	}
 	release struct{ holder, mask uint64 }
 	wanted  struct{ holder, mask uint64 }
@@ -85,6 +86,14 @@ type (
 		err      error
 	}
 )
+
+// ask passes a request for planes to the controller.
+func (m *acquire) ask(a controller.Attachment) error {
+	if m.still {
+		return a.Share(m.id, m.mask, m.holder, m.ports...)
+	}
+	return a.Acquire(m.id, m.mask, m.holder, m.ports...)
+}
 
 func newHost(w ground, port, ports, planes int) *host {
 	h := &host{ground: w, port: port, planes: make([]news, planes), held: map[uint64]uint64{},
@@ -101,7 +110,7 @@ func (h *host) hello() hello {
 	for _, holder := range slices.Sorted(maps.Keys(h.held)) {
 		l := controller.LeaseSnapshot{Port: h.port, Holder: holder, Mask: h.held[holder]}
 		if g := h.ground.group(holder); g != nil {
-			l.Ports = g.cfg.ports
+			l.Ports, l.Still = g.cfg.ports, g.machine.Shares()
 		}
 		m.held = append(m.held, l)
 	}

@@ -24,7 +24,7 @@ const (
 	oldWriter     = "old writer"                // no controller changes a switch after its successor has
 	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for each rank
 	epochBack     = "epoch goes back"           // the epochs of a plane in service only rise, for each rank
-	twoHolders    = "two holders"               // one communicator at a time holds a plane
+	twoHolders    = "two holders"               // communicators hold a plane together only if none of them moves it
 	notGranted    = "planes not granted"        // a rank uses a ticket for its own operation, on planes that it holds
 	twoPlans      = "two plans"                 // all ranks of an operation get one ticket
 	returnsItself = "returns by itself"         // a disabled or failed plane waits for an operator
@@ -245,7 +245,12 @@ func (w *world) ticket(m *member, t *circuits.Grant) {
 		return p != nil && h.ready && h.token == p.rule.token && c != nil && !c.over
 	}
 	for _, o := range w.groups {
-		if both := o.machine.Held() & g.machine.Held(); o != g && both != 0 && inCharge(o) && inCharge(g) {
+		both := o.machine.Held() & g.machine.Held()
+		switch {
+		case o == g || both == 0:
+		case g.beside(o):
+			w.result.Shared++
+		case inCharge(o) && inCharge(g):
 			w.violate(twoHolders, "holders %d and %d have planes %#x", g.cfg.id, o.cfg.id, uint64(both))
 		}
 	}

@@ -260,7 +260,7 @@ func (m *member) bind() {
 	ring, dark := circuit.Shift(n, 1), circuit.AllDark(n)
 	m.enter(moving)
 	m.moves = make(circuits.ListedMaps, len(m.lanes))
-	keep := m.g.cfg.keeps > 0 && (m.ended+1)%m.g.cfg.keeps == 0
+	keep := m.g.keeps(m.ended)
 	for j := range m.lanes {
 		now := m.machine.Now()[j].Maps
 		list := []circuit.Permutation{now}

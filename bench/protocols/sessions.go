@@ -66,8 +66,10 @@ func (p *process) attach(c *connection, m hello) error {
 	}
 	byHolder := map[uint64]uint64{}
 	for j := range shot.Planes {
-		if h := shot.Planes[j].Holder; h != nil && h.Port == x.port {
-			byHolder[h.Holder] |= 1 << j
+		for _, h := range shot.Planes[j].Holders {
+			if h.Port == x.port {
+				byHolder[h.Holder] |= 1 << j
+			}
 		}
 	}
 	held := []controller.LeaseSnapshot{}
@@ -115,7 +117,7 @@ func (x *session) serve(m any) {
 		switch {
 		case !again:
 			x.asked[m.id] = nil
-			err = x.at.Acquire(m.id, m.mask, m.holder, m.ports...)
+			err = m.ask(x.at)
 		case answer != nil: // after a break
 			x.fresh = append(x.fresh, m.id)
 			x.wake()

@@ -21,12 +21,14 @@ type smallConfig struct {
 	ports, planes int
 	start         circuit.Permutation // of each plane
 	comms         []smallComm
-	warm          int  // operations that each rank ends, in the plainest order, before the choices begin
-	crash         bool // the controller may crash once, and another takes over
-	crashed       bool // it has crashed when the choices begin
-	repeats       int  // after which tickets go out ahead
-	busy          bool // each communicator has held its planes for too long when its next operation begins
-	prepare       bool // planes are prepared for tickets ahead
+	warm          int   // operations that each rank ends, in the plainest order, before the choices begin
+	crash         bool  // the controller may crash once, and another takes over
+	crashed       bool  // it has crashed when the choices begin
+	repeats       int   // after which tickets go out ahead
+	busy          bool  // each communicator has held its planes for too long when its next operation begins
+	prepare       bool  // planes are prepared for tickets ahead
+	still         bool  // operations of shape 0 keep their circuits, and communicators share planes
+	together      *bool // becomes true when two communicators hold a plane
 	// order lists, by port, the communicators in the order in which its rank calls them; nil: in any order.
 	order [][]int
 }
@@ -141,7 +143,7 @@ func newSmall(cfg smallConfig, print *explore.Fingerprinter) (*small, error) {
 	for i, c := range cfg.comms {
 		own := &groupConfig{id: uint64(i) + 1, ports: c.ports, size: cfg.ports, planes: cfg.planes,
 			operations: c.operations, timeout: time.Minute, busy: cfg.busy, repeats: cfg.repeats,
-			anywhere: !cfg.prepare}
+			anywhere: !cfg.prepare && !cfg.still, still: cfg.still}
 		if len(c.shapes) > 0 {
 			own.script = func(i int) (shape, skipped int) { return c.shapes[i], 0 }
 		}
@@ -151,7 +153,7 @@ func newSmall(cfg smallConfig, print *explore.Fingerprinter) (*small, error) {
 		return nil, err
 	}
 	for w.Steps() > 0 && (w.steps[0].kind != stepAsk || !w.reached(cfg.warm)) {
-		if err := w.Do(0); err != nil {
+		if err := w.Do(w.plainest()); err != nil {
 			return nil, err
 		}
 	}
@@ -159,6 +161,14 @@ func newSmall(cfg smallConfig, print *explore.Fingerprinter) (*small, error) {
 		w.crash()
 	}
 	return w, nil
+}
+
+// plainest returns the first step. Where communicators work side by side, ranks that have made the operations before
+// the choices wait for the others.
+func (w *small) plainest() int {
+	return max(0, slices.IndexFunc(w.steps, func(s smallStep) bool {
+		return !w.cfg.still || s.kind != stepAsk || w.groups[s.at].members[s.rank].ended < w.cfg.warm
+	}))
 }
 
 // Close implements [explore.Space].
@@ -352,15 +362,15 @@ func (w *small) check() error {
 		return w.bad
 	}
 	for j := range w.planes {
-		holder := -1
 		for i, g := range w.groups {
-			if !g.machine.Held().Has(j) || g.failed != nil {
-				continue
+			for k, o := range w.groups[:i] {
+				switch both := g.holds(j) && o.holds(j); {
+				case both && g.beside(o):
+					*w.cfg.together = true
+				case both:
+					return fmt.Errorf("plane %d: communicators %d and %d both hold it", j, k, i)
+				}
 			}
-			if holder >= 0 {
-				return fmt.Errorf("plane %d: communicators %d and %d both hold it", j, holder, i)
-			}
-			holder = i
 		}
 	}
 	for i, g := range w.groups {
@@ -379,9 +389,9 @@ func (w *small) check() error {
 		return err
 	}
 	for j, p := range shot.Planes {
-		if p.State != controller.Resident || p.Holder != nil || !p.Map.Equal(w.planes[j].light) {
+		if p.State != controller.Resident || len(p.Holders) > 0 || !p.Map.Equal(w.planes[j].light) {
 			return fmt.Errorf("plane %d is %v with map %v, light %v, holder %v at the end", j, p.State, p.Map,
-				w.planes[j].light, p.Holder)
+				w.planes[j].light, p.Holders)
 		}
 	}
 	return nil

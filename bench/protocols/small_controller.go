@@ -168,7 +168,7 @@ func (w *small) serve(h *host, m any) {
 	case agree:
 		err = (*at).Post(m.plane, m.epoch, m.holder, m.target)
 	case acquire:
-		err = (*at).Acquire(m.id, m.mask, m.holder, m.ports...)
+		err = m.ask(*at)
 	case release:
 		err = (*at).Release(m.mask, m.holder)
 	}

@@ -210,9 +210,9 @@ type PlaneSnapshot struct {
 	Target   circuit.Permutation `json:"target,omitempty"`  // while Waiting or Moving
 	Posted   []int               `json:"posted,omitempty"`  // ports
 	Missing  []int               `json:"missing,omitempty"`
-	Unlit    []int               `json:"unlit,omitempty"` // ports whose circuit receives no light
-	Dim      []int               `json:"dim,omitempty"`   // ports that receive less than their baseline; see Baseline
-	Holder   *LeaseSnapshot      `json:"holder,omitempty"`
+	Unlit    []int               `json:"unlit,omitempty"`    // ports whose circuit receives no light
+	Dim      []int               `json:"dim,omitempty"`      // ports that receive less than their baseline; see Baseline
+	Holders  []LeaseSnapshot     `json:"holders,omitempty"`  // more than one: all are still
 	Trial    *Trial              `json:"trial,omitempty"`    // a change that is to be confirmed
 	Verified string              `json:"verified,omitempty"` // how the circuits were verified; "": they are not as desired
 	Switches uint64              `json:"switches"`
@@ -236,6 +236,7 @@ type LeaseSnapshot struct {
 	Ports  []int     `json:"-"` // of the holder's ranks, nil: all ports; only in AttachOptions.Held
 	Holder uint64    `json:"holder"`
 	Mask   uint64    `json:"mask"`
+	Still  bool      `json:"still,omitempty"` // its holder moves no circuit
 	Since  time.Time `json:"since"`
 	Job    string    `json:"job,omitempty"` // the job of the port, on one of these planes
 }
@@ -283,6 +284,9 @@ type Attachment interface {
 	// [Sink.Granted] answers with the same id. Planes that the holder still has are given back first, since their Release
 	// may have been lost with a connection.
 	Acquire(id, mask, holder uint64, ports ...int) error
+	// Share is Acquire for a holder that moves no circuit: its posts are refused. Others of disjoint ports that move none
+	// may hold the planes at the same time.
+	Share(id, mask, holder uint64, ports ...int) error
 	// Release gives planes of holder's lease back.
 	Release(mask, holder uint64) error
 	// Detach ends the attachment and releases its planes. Unless clean, the rank has died: its posts are void,

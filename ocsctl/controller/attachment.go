@@ -44,14 +44,22 @@ func (a *attachment) Post(plane int, epoch uint32, holder uint64, target circuit
 
 // Acquire implements Attachment.
 func (a *attachment) Acquire(id, mask, holder uint64, ports ...int) error {
+	return a.acquire(id, mask, ports, leaseHolder{a: a, holder: holder})
+}
+
+// Share implements Attachment.
+func (a *attachment) Share(id, mask, holder uint64, ports ...int) error {
+	return a.acquire(id, mask, ports, leaseHolder{a: a, holder: holder, still: true})
+}
+
+func (a *attachment) acquire(id, mask uint64, ports []int, h leaseHolder) (err error) {
 	if err := a.checkMask("acquire", mask); err != nil {
 		return err
 	}
-	inside, err := a.core.cfg.inside(ports)
-	if err != nil {
+	if h.inside, err = a.core.cfg.inside(ports); err != nil {
 		return fmt.Errorf("controller: port %d: acquire: %w", a.port, err)
 	}
-	return a.core.do(func(now int64) { a.core.machine.acquire(a, id, mask, holder, inside, now) })
+	return a.core.do(func(now int64) { a.core.machine.acquire(h, id, mask, now) })
 }
 
 // Release implements Attachment.
@@ -164,18 +172,19 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 		if len(m.planes) < MaxPlanes && l.Mask>>len(m.planes) != 0 {
 			return fmt.Errorf("controller: port %d: held: mask %#x of %d planes", a.port, l.Mask, len(m.planes))
 		}
-		for p := range m.planes {
-			if l.Mask>>p&1 != 0 && m.lease.held[p].a != nil {
-				m.lease.drop(a)
-				return fmt.Errorf("controller: port %d: plane %d, which it says it holds: %w", a.port, p, ErrHeld)
-			}
-		}
 		inside, err := m.cfg.inside(l.Ports)
 		if err != nil {
 			m.lease.drop(a)
 			return fmt.Errorf("controller: port %d: held: %w", a.port, err)
 		}
-		m.lease.give(l.Mask, leaseHolder{a: a, holder: l.Holder, inside: inside, since: now})
+		h := leaseHolder{a: a, holder: l.Holder, inside: inside, still: l.Still, since: now}
+		for p := range m.planes {
+			if l.Mask>>p&1 != 0 && !h.beside(m.lease.held[p]) {
+				m.lease.drop(a)
+				return fmt.Errorf("controller: port %d: plane %d, which it says it holds: %w", a.port, p, ErrHeld)
+			}
+		}
+		m.lease.give(l.Mask, h)
 		all |= l.Mask
 		m.event(now, Event{Kind: Granted, Plane: -1, Port: a.port, Holder: l.Holder, Mask: l.Mask, Who: a.who})
 	}

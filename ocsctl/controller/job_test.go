@@ -201,8 +201,8 @@ func TestJobLease(t *testing.T) {
 	require.NoError(t, r.s[3].Acquire(3, 1, 8))
 	s, err := r.core.Snapshot()
 	require.NoError(t, err)
-	if s.Planes[0].Holder.Job != "9" || s.Queue[0].Job != "" {
-		t.Errorf("%+v, %+v", s.Planes[0].Holder, s.Queue)
+	if s.Planes[0].Holders[0].Job != "9" || s.Queue[0].Job != "" {
+		t.Errorf("%+v, %+v", s.Planes[0].Holders, s.Queue)
 	}
 }
 

@@ -9,18 +9,20 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// lease grants the exclusive use of planes. A request gets all its planes at once, so no holder waits for more planes.
-// Requests that have a plane in common are granted in their order, so every request is granted in the end.
+// lease grants the use of planes. A lease is exclusive unless it is still: its holder moves no circuit. Several still
+// leases of disjoint ports hold a plane together. A request gets all its planes at once, so no holder waits for more
+// planes. Requests that have a plane in common are granted in their order, so every request is granted in the end.
 type lease struct {
-	held  [MaxPlanes]leaseHolder // by plane
+	held  [MaxPlanes][]leaseHolder // by plane
 	queue []leaseRequest
 }
 
-// leaseHolder is the holder of a plane. The lease ends with the attachment at the latest.
+// leaseHolder is a holder of a plane. The lease ends with the attachment at the latest.
 type leaseHolder struct {
-	a      *attachment // nil: free
+	a      *attachment
 	holder uint64
 	inside []bool // by port: has a rank of the holder; nil: all ports have
+	still  bool   // the holder moves no circuit
 	since  int64
 	told   bool // that a request waits for the plane, or that it has been disabled
 }
@@ -49,7 +51,26 @@ func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
 	return circuit.Dark
 }
 
-// leaseRequest is a pending Acquire.
+// beside reports whether a lease may hold a plane together with its present holders.
+func (h *leaseHolder) beside(holders []leaseHolder) bool {
+	for i := range holders {
+		o := &holders[i]
+		if !h.still || !o.still || h.inside == nil || o.inside == nil {
+			return false
+		}
+		for port := range h.inside {
+			if h.inside[port] && o.inside[port] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// is reports whether a lease is that of a holder at an attachment.
+func (h *leaseHolder) is(a *attachment, holder uint64) bool { return h.a == a && h.holder == holder }
+
+// leaseRequest is a pending Acquire or Share.
 type leaseRequest struct {
 	leaseHolder
 	id, mask uint64
@@ -66,11 +87,6 @@ type grant struct {
 // its grant, and the move may be the holder's before. An attachment that is not in the journal yet gets none.
 func (l *lease) grants(down, moving uint64, now int64) []grant {
 	blocked := moving
-	for p := range l.held {
-		if l.held[p].a != nil {
-			blocked |= 1 << p
-		}
-	}
 	var answered []grant
 	l.queue = slices.DeleteFunc(l.queue, func(q leaseRequest) bool {
 		want := q.mask &^ down
@@ -78,16 +94,28 @@ func (l *lease) grants(down, moving uint64, now int64) []grant {
 			answered = append(answered, grant{q, 0})
 			return true
 		}
-		free := want&blocked == 0 && q.a.recorded
-		blocked |= want
+		free := want&blocked == 0 && q.a.recorded && l.admits(&q.leaseHolder, want)
 		if !free {
+			blocked |= want
 			return false
 		}
-		l.give(want, leaseHolder{a: q.a, holder: q.holder, inside: q.inside, since: now})
+		h := q.leaseHolder
+		h.since = now
+		l.give(want, h)
 		answered = append(answered, grant{q, want})
 		return true
 	})
 	return answered
+}
+
+// admits reports whether a lease may hold planes together with their present holders.
+func (l *lease) admits(h *leaseHolder, mask uint64) bool {
+	for ; mask != 0; mask &= mask - 1 {
+		if !h.beside(l.held[bits.TrailingZeros64(mask)]) {
+			return false
+		}
+	}
+	return true
 }
 
 // wanted returns the lease of a plane that a request waits for, or that is in off, unless its holder has been told. It
@@ -97,39 +125,68 @@ func (l *lease) wanted(off uint64) (holder *leaseHolder, mask uint64) {
 		off |= q.mask
 	}
 	for p := range l.held {
-		h := &l.held[p]
-		if off>>p&1 == 0 || h.a == nil || h.told || holder != nil && (h.a != holder.a || h.holder != holder.holder) {
-			continue
+		for i := range l.held[p] {
+			h := &l.held[p][i]
+			if off>>p&1 == 0 || h.told || holder != nil && !h.is(holder.a, holder.holder) {
+				continue
+			}
+			holder, mask = h, mask|1<<p
+			h.told = true
 		}
-		holder, mask = h, mask|1<<p
-		h.told = true
 	}
 	return holder, mask
 }
 
 func (l *lease) give(mask uint64, to leaseHolder) {
 	for ; mask != 0; mask &= mask - 1 {
-		l.held[bits.TrailingZeros64(mask)] = to
+		p := bits.TrailingZeros64(mask)
+		l.held[p] = append(l.held[p], to)
 	}
+}
+
+// mover returns the lease whose holder may move a plane, nil if there is none.
+func (l *lease) mover(plane int) *leaseHolder {
+	if held := l.held[plane]; len(held) > 0 && !held[0].still {
+		return &held[0]
+	}
+	return nil
+}
+
+// take ends the leases of planes that match, and returns the planes.
+func (l *lease) take(mask uint64, matches func(*leaseHolder) bool) (freed uint64) {
+	for ; mask != 0; mask &= mask - 1 {
+		p := bits.TrailingZeros64(mask)
+		before := len(l.held[p])
+		l.held[p] = slices.DeleteFunc(l.held[p], func(h leaseHolder) bool { return matches(&h) })
+		if len(l.held[p]) < before {
+			freed |= 1 << p
+		}
+	}
+	return freed
 }
 
 // mayMove returns nil if a port may post a move of a plane for a holder. It depends on the lease of the plane:
 //
 //	lease        post
 //	held         any port that names the holder: the ranks of its communicator know it
+//	held, still  no port
 //	claimable    any port; the plane does not move before its holder has claimed it
 //	free         no port
 //
 // A plane is claimable if it has no holder during the grace time after a takeover. No port may move a pinned plane, and
 // only the ports of a job its circuits.
 func (m *machine) mayMove(pl *plane, port int, holder uint64, target circuit.Permutation) error {
-	switch h := m.lease.held[pl.index]; {
+	held, h := m.lease.held[pl.index], m.lease.mover(pl.index)
+	switch {
 	case m.over != nil:
 		return m.over
-	case h.a == nil && m.grace != 0: // the holder may still claim it
-	case h.a == nil:
+	case len(held) == 0 && m.grace != 0: // the holder may still claim it
+	case len(held) == 0:
 		return fmt.Errorf("the plane has no holder, and holder %s would move it: %w",
 			ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+	case h == nil:
+		return fmt.Errorf("holder %s of port %d has the plane as long as no circuit moves, and holder %s would move it: %w",
+			ocsctl.HolderName(held[0].holder), held[0].a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case h.holder != holder:
 		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w",
 			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
@@ -144,12 +201,12 @@ func (m *machine) mayMove(pl *plane, port int, holder uint64, target circuit.Per
 // another holder or, after a takeover, before its holder had claimed it.
 func (m *machine) refuseOthers(planes uint64) {
 	for j, pl := range m.planes {
-		h := m.lease.held[j]
-		if planes>>j&1 == 0 || h.a == nil && m.grace != 0 {
+		if planes>>j&1 == 0 || len(m.lease.held[j]) == 0 && m.grace != 0 {
 			continue
 		}
+		h := m.lease.mover(j)
 		for k, r := range pl.barrier.rounds {
-			if h.a != nil && h.holder == k.holder {
+			if h != nil && h.holder == k.holder {
 				continue
 			}
 			posted, target := slices.Clone(r.posted), r.target
@@ -165,24 +222,11 @@ func (m *machine) refuseOthers(planes uint64) {
 
 // release frees the planes of mask that the holder has, and returns them.
 func (l *lease) release(mask uint64, a *attachment, holder uint64) (freed uint64) {
-	for ; mask != 0; mask &= mask - 1 {
-		p := bits.TrailingZeros64(mask)
-		if h := &l.held[p]; h.a == a && h.holder == holder {
-			*h = leaseHolder{}
-			freed |= 1 << p
-		}
-	}
-	return freed
+	return l.take(mask, func(h *leaseHolder) bool { return h.is(a, holder) })
 }
 
 // drop ends all leases and requests of an attachment, and returns the planes that it held.
 func (l *lease) drop(a *attachment) (freed uint64) {
-	for p := range l.held {
-		if l.held[p].a == a {
-			l.held[p] = leaseHolder{}
-			freed |= 1 << p
-		}
-	}
 	l.queue = slices.DeleteFunc(l.queue, func(q leaseRequest) bool { return q.a == a })
-	return freed
+	return l.take(1<<len(l.held)-1, func(h *leaseHolder) bool { return h.a == a })
 }

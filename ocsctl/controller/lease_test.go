@@ -197,6 +197,66 @@ func TestLeaseOfSomePorts(t *testing.T) {
 	}
 }
 
+// TestStillLeases: holders of disjoint ports that move no circuit hold planes together. Nobody moves the planes then. A
+// holder that moves them gets them alone, and requests that come after it wait.
+func TestStillLeases(t *testing.T) {
+	r := newTestRig(t, 6, 2, nil)
+	var order []int
+	for p := range r.s {
+		r.s[p].granted = func(uint64) { order = append(order, p) }
+	}
+	expect := func(ports ...int) {
+		t.Helper()
+		if !slices.Equal(order, ports) {
+			t.Fatalf("granted to ports %v, want %v", order, ports)
+		}
+		order = nil
+	}
+	require.NoError(t, r.s[0].Share(1, 3, 10, 0, 1))
+	require.NoError(t, r.s[2].Share(1, 3, 12, 2, 3))
+	expect(0, 2)
+	require.NoError(t, r.s[0].Post(0, 0, 10, circuit.Shift(6, 2)))
+	r.pass(time.Second)
+	r.refusedLast(0, "holder 0xa of port 0 has the plane as long as no circuit moves")
+	require.NoError(t, r.s[3].Share(1, 1, 13, 3, 4)) // port 3 has data of holder 12
+	require.NoError(t, r.s[5].Share(1, 1, 15, 5))    // waits behind
+	expect()
+	if p := r.plane(0); len(p.Holders) != 2 || !p.Holders[1].Still || p.Holders[1].Holder != 12 {
+		t.Errorf("holders %+v", p.Holders)
+	}
+	if err := *r.set(1, circuit.Shift(6, 1)); !errors.Is(err, ErrHeld) {
+		t.Errorf("an operator moves a shared plane: %v", err)
+	}
+	require.NoError(t, r.s[2].Release(3, 12))
+	expect(3, 5)
+	require.NoError(t, r.s[4].Acquire(1, 1, 14)) // alone
+	require.NoError(t, r.s[2].Share(2, 1, 12, 2))
+	expect()
+	require.NoError(t, r.s[0].Release(3, 10))
+	require.NoError(t, r.s[3].Release(1, 13))
+	require.NoError(t, r.s[5].Release(1, 15))
+	expect(4)
+	require.NoError(t, r.s[4].Release(1, 14))
+	expect(2)
+}
+
+// TestStillLeasesAfterTakeover: ranks claim shared planes together, and no plane that another rank holds alone.
+func TestStillLeasesAfterTakeover(t *testing.T) {
+	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+		c.Recovered, c.Grace, r.absent = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}, time.Second, 1+2
+	})
+	for _, p := range []int{1, 3} {
+		r.s[p].Detach(true)
+	}
+	r.attach(1, LeaseSnapshot{Holder: 11, Mask: 1, Ports: []int{0, 1}, Still: true})
+	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []LeaseSnapshot{{Holder: 12, Mask: 1}}})
+	want(t, "claimed alone", err, ErrHeld, "plane 0")
+	r.attach(3, LeaseSnapshot{Holder: 13, Mask: 1, Ports: []int{2, 3}, Still: true})
+	if p := r.plane(0); len(p.Holders) != 2 || p.Holders[1].Holder != 13 {
+		t.Errorf("holders %+v", p.Holders)
+	}
+}
+
 // TestReleaseOfOthers: only the attachment and the holder that were granted a plane can release it.
 func TestReleaseOfOthers(t *testing.T) {
 	r := newTestRig(t, 2, 1, nil)
@@ -206,7 +266,7 @@ func TestReleaseOfOthers(t *testing.T) {
 			t.Error("a release of another's plane has no error")
 		}
 	}
-	if h := r.plane(0).Holder; h == nil || h.Holder != testHolder {
+	if h := r.plane(0).Holders; len(h) != 1 || h[0].Holder != testHolder {
 		t.Errorf("holder %+v", h)
 	}
 }

@@ -53,8 +53,8 @@ func (m *machine) refuse(pl *plane, a *attachment, holder uint64, why error) {
 // round returns the posts for the plane's next move; nil: there are none. After a takeover, a plane does not move
 // before its holder has claimed it.
 func (m *machine) round(pl *plane) *round {
-	h := m.lease.held[pl.index]
-	if h.a == nil {
+	h := m.lease.mover(pl.index)
+	if h == nil {
 		return nil
 	}
 	return pl.barrier.rounds[roundKey{pl.epoch, h.holder}]
@@ -127,7 +127,7 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 // lacks reports whether the move to r's target needs the post of a port, and has not got it: the move changes the
 // port's circuit, which lies inside the lease.
 func (m *machine) lacks(pl *plane, r *round, port int) bool {
-	h := &m.lease.held[pl.index]
+	h := m.lease.mover(pl.index)
 	return !r.posted[port] && h.circuit(pl.m, port) != h.circuit(r.target, port)
 }
 

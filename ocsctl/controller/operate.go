@@ -68,13 +68,13 @@ func (pl *plane) wanted() circuit.Permutation {
 // operable returns why an operator may not change a plane now; nil: it is allowed.
 func (m *machine) operable(pl *plane) error {
 	where := fmt.Sprintf("controller: plane %d", pl.index)
-	switch h := m.lease.held[pl.index]; {
+	switch held := m.lease.held[pl.index]; {
 	case m.over != nil:
 		return m.over
 	case m.grace != 0:
 		return fmt.Errorf("%s: ranks may claim it after the takeover: %w", where, ErrHeld)
-	case h.a != nil:
-		return fmt.Errorf("%s: by holder %s of port %d: %w", where, ocsctl.HolderName(h.holder), h.a.port, ErrHeld)
+	case len(held) > 0:
+		return fmt.Errorf("%s: by holder %s of port %d: %w", where, ocsctl.HolderName(held[0].holder), held[0].a.port, ErrHeld)
 	case pl.move.on || pl.move.order != nil:
 		return fmt.Errorf("%s: %w", where, ErrMoving)
 	}
@@ -202,12 +202,12 @@ func (pl *plane) forJob() bool {
 
 // acquire queues a request for planes, and grants it if they are free. Planes that the holder still has are free: its
 // release was lost with a connection or a controller. Without that, the request would wait for its own holder.
-func (m *machine) acquire(a *attachment, id, mask, holder uint64, inside []bool, now int64) {
-	if m.over != nil || !m.attached(a) {
+func (m *machine) acquire(h leaseHolder, id, mask uint64, now int64) {
+	if m.over != nil || !m.attached(h.a) {
 		return
 	}
-	m.freed(a, m.lease.release(mask, a, holder), now)
-	h := leaseHolder{a: a, holder: holder, inside: inside, since: now}
+	m.freed(h.a, m.lease.release(mask, h.a, h.holder), now)
+	h.since = now
 	m.lease.queue = append(m.lease.queue, leaseRequest{h, id, mask})
 	m.grant(now)
 }

@@ -32,9 +32,10 @@ func (m *machine) snapshot(now int64) Snapshot {
 	s := Snapshot{Time: wall, Name: m.cfg.Name, Leader: m.over == nil, Token: m.cfg.Token}
 	for j, pl := range m.planes {
 		p := m.planeSnapshot(pl)
-		if h := m.lease.held[j]; h.a != nil {
-			p.Holder = &LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h), Since: at(h.since),
-				Job: m.jobName(m.heldBy(h), h.a.port)}
+		for i := range m.lease.held[j] {
+			h := &m.lease.held[j][i]
+			p.Holders = append(p.Holders, LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h),
+				Still: h.still, Since: at(h.since), Job: m.jobName(m.heldBy(h), h.a.port)})
 		}
 		s.Planes = append(s.Planes, p)
 	}
@@ -46,17 +47,17 @@ func (m *machine) snapshot(now int64) Snapshot {
 		s.Ports = append(s.Ports, p)
 	}
 	for _, q := range m.lease.queue {
-		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Since: at(q.since),
-			Job: m.jobName(q.mask, q.a.port)})
+		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Still: q.still,
+			Since: at(q.since), Job: m.jobName(q.mask, q.a.port)})
 	}
 	s.Jobs = m.jobSnapshots()
 	return s
 }
 
 // heldBy returns all planes of a holder's lease.
-func (m *machine) heldBy(h leaseHolder) (mask uint64) {
-	for p, x := range m.lease.held {
-		if x.a == h.a && x.holder == h.holder {
+func (m *machine) heldBy(h *leaseHolder) (mask uint64) {
+	for p, held := range m.lease.held {
+		if slices.ContainsFunc(held, func(x leaseHolder) bool { return x.is(h.a, h.holder) }) {
 			mask |= 1 << p
 		}
 	}
@@ -123,7 +124,7 @@ func (m *machine) waiting(plane int) string {
 		return pl.reason()
 	case pl.move.on:
 		return where + ": switching"
-	case m.grace != 0 && m.lease.held[plane].a == nil:
+	case m.grace != 0 && len(m.lease.held[plane]) == 0:
 		return where + ": no communicator has claimed it since the takeover"
 	case r == nil:
 		return where + ": no port has posted"

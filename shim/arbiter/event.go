@@ -97,7 +97,7 @@ const (
 	SendTicket ActionKind = iota // send Body to Rank as the ticket of Seq
 	SendRecall                   // ask Rank whether it uses the ticket ahead of Seq
 	SendPlan                     // send Body to Rank as the missing plan for Seq
-	Acquire                      // request Planes from the controller, for the ports of the ranks; Granted follows
+	Acquire                      // request Planes from the controller, for the ports of the ranks; Granted follows. Still: share them
 	Release                      // give Planes back to the controller
 	Await                        // wait until Plane has reached Epoch; Reached follows
 	Prepare                      // make all ranks agree to move Plane from Epoch to Target
@@ -115,6 +115,7 @@ type Action struct {
 	Seq    uint64
 	Body   []byte
 	Planes planeset.Set
+	Still  bool
 	Plane  int
 	Epoch  uint32
 	Target circuit.Permutation // of ports

@@ -41,6 +41,9 @@ type Config struct {
 	Scripted func(calls.Shape) *planning.Agreed
 	// Repeats is how often a sequence of operations has to come before tickets go out ahead; 0: they never do.
 	Repeats int
+	// StillAfter is how many operations have to move no circuit, one after the other, before planes are shared; 0: they
+	// never are.
+	StillAfter int
 	// Turn returns whose operation comes next at the leader's port; nil: this communicator is alone there.
 	Turn func() circuits.Turn
 }
@@ -66,7 +69,8 @@ type Machine struct {
 	work  work // in all stages except idle
 	done  int  // ranks that have ended the operation under way
 
-	held      planeset.Set   // granted
+	held      planeset.Set // granted
+	still     still
 	out       planeset.Set   // planes known to be out of service
 	moved     planeset.Set   // held planes that may stand elsewhere than ranks know
 	waiting   planeset.Set   // planes with an Await action under way
@@ -126,6 +130,9 @@ func New(cfg Config, v View, b Book) *Machine {
 
 // Held returns the planes that are granted.
 func (m *Machine) Held() planeset.Set { return m.held }
+
+// Shares reports whether others may hold the granted planes too.
+func (m *Machine) Shares() bool { return m.held != 0 && m.still.lease }
 
 // Step handles an event at a time and returns actions, to be performed in this order. The result is valid until the
 // next step. After a Fail action there are no more.
@@ -268,8 +275,7 @@ func (m *Machine) decideCollective() error {
 	if plan == nil {
 		return m.onPackets(0)
 	}
-	m.issue(plan, use, flags)
-	return nil
+	return m.issue(plan, use, flags)
 }
 
 // best returns the best plan of a collective on some planes and the flags of its ticket, nil if there is none yet.
@@ -323,11 +329,15 @@ func (m *Machine) linger() {
 	}
 }
 
-// issue sends the ticket of a plan.
-func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) {
+// issue sends the ticket of a plan. A plan that moves circuits needs planes that are not shared.
+func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error {
+	if m.still.moves(m.rests(p, use)) {
+		return m.unshare()
+	}
 	m.fill(p.ID, use, flags)
 	m.stage, m.done = running, 0
 	m.send(-1, m.work.seq, &m.t, nil)
+	return nil
 }
 
 // fill fills in a ticket: the plan, and where the planes in use stand.
@@ -354,8 +364,7 @@ func (m *Machine) decideScripted() error {
 		return fmt.Errorf("shim: %v is on streams with a plan for %d planes, of which %d are in service: %w",
 			&s, all.Len(), m.held.Len(), errPlaneDown)
 	}
-	m.issue(p, m.held, 0)
-	return nil
+	return m.issue(p, m.held, 0)
 }
 
 // ended handles the end of an operation at a rank. All ranks leave the planes in the same state.

@@ -127,6 +127,9 @@ func (r *rig) describe(a *Action) string {
 	case SendPlan:
 		return fmt.Sprintf("plan to %d", a.Rank)
 	case Acquire:
+		if a.Still {
+			return fmt.Sprintf("share %b", uint64(a.Planes))
+		}
 		return fmt.Sprintf("acquire %b", uint64(a.Planes))
 	case Release:
 		return fmt.Sprintf("release %b", uint64(a.Planes))

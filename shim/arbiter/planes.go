@@ -145,7 +145,8 @@ func (m *Machine) acquire() error {
 func (m *Machine) request() {
 	if !m.asking {
 		m.asking = true
-		m.act(Action{Kind: Acquire, Planes: m.cfg.Site.All()})
+		m.still.lease = m.mayShare()
+		m.act(Action{Kind: Acquire, Planes: m.cfg.Site.All(), Still: m.still.lease})
 	}
 }
 

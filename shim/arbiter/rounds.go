@@ -138,6 +138,9 @@ func (m *Machine) decideRound() error {
 		m.rest()
 		return nil
 	}
+	if m.still.moves(false) {
+		return m.unshare()
+	}
 	m.clearRound()
 	m.fill(sha256.Sum256(holds), m.held, 0)
 	m.stage, m.done = running, 0

@@ -25,7 +25,7 @@ func AwaitReleased(t *testing.T, core *controller.Core) {
 	t.Helper()
 	if !Eventually(func() bool {
 		s, err := core.Snapshot()
-		return err == nil && !slices.ContainsFunc(s.Planes, func(p controller.PlaneSnapshot) bool { return p.Holder != nil })
+		return err == nil && !slices.ContainsFunc(s.Planes, func(p controller.PlaneSnapshot) bool { return len(p.Holders) > 0 })
 	}) {
 		t.Fatal("planes are not given back")
 	}

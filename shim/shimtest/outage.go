@@ -23,11 +23,21 @@ type outageController struct {
 
 // Acquire implements ocsctl.Client.
 func (c outageController) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
+	return c.granted(mask, holder, c.Client.Acquire, ports...)
+}
+
+// Share implements ocsctl.Client.
+func (c outageController) Share(mask, holder uint64, ports ...int) (uint64, error) {
+	return c.granted(mask, holder, c.Client.Share, ports...)
+}
+
+func (c outageController) granted(mask, holder uint64, ask func(uint64, uint64, ...int) (uint64, error),
+	ports ...int) (uint64, error) {
 	up := mask &^ c.Down.Load()
 	if up == 0 {
 		return 0, fmt.Errorf("planes %#x: mirrors are being cleaned: %w", mask, ocsctl.ErrPlaneDown)
 	}
-	return c.Client.Acquire(up, holder, ports...)
+	return ask(up, holder, ports...)
 }
 
 // Poll implements ocsctl.Client.

@@ -23,6 +23,7 @@ const (
 	aheadFile      = "shim/arbiter/ahead.go"
 	rankAheadFile  = "shim/circuits/ahead.go"
 	orderFile      = "shim/arbiter/order.go"
+	stillFile      = "shim/arbiter/still.go"
 	portFile       = "shim/circuits/port.go"
 	unitFile       = "ocsctl/switches/unit.go"
 	changeFile     = "ocsctl/driver/change.go"
@@ -65,7 +66,19 @@ var mutants = []mutant{
 
 	// The controller: leases.
 	{"grants held planes", leaseFile,
-		"if l.held[p].a != nil {\n\t\t\tblocked", "if l.held[p].a != nil && p > MaxPlanes {\n\t\t\tblocked", false},
+		"&& l.admits(&q.leaseHolder, want)", "", false},
+	{"shares planes between common ports", leaseFile,
+		"if h.inside[port] && o.inside[port] {", "if port < 0 {", false},
+	{"shares planes with a holder that moves them", leaseFile,
+		"if !h.still || !o.still ||", "if !h.still ||", false},
+	{"shares planes with those that wait for them alone", leaseFile,
+		"if !free {\n\t\t\tblocked |= want\n", "if !free {\n", true},
+	{"accepts posts to shared planes", leaseFile,
+		"len(held) > 0 && !held[0].still {", "len(held) > 0 {", true},
+	{"moves shared planes", stillFile,
+		"s.run = 0\n\treturn s.lease", "s.run = 0\n\treturn false", false},
+	{"claims shared planes alone", attachmentFile,
+		"still: l.Still, since", "since", true},
 	{"grants planes that move", leaseFile,
 		"blocked := moving", "blocked := moving & 0", false},
 	{"grants planes out of service", leaseFile,
@@ -73,16 +86,16 @@ var mutants = []mutant{
 	{"grants to ranks that the journal lacks", leaseFile,
 		"want&blocked == 0 && q.a.recorded", "want&blocked == 0", true},
 	{"counts posts without a lease as the holder's", moveFile,
-		"err = m.mayMove(pl, a.port, k.holder, target)", "k.holder = m.lease.held[pl.index].holder", false},
+		"err = m.mayMove(pl, a.port, k.holder, target)", "k.holder = m.lease.mover(pl.index).holder", false},
 	{"accepts posts to planes without a holder", leaseFile,
-		"case h.a == nil && m.grace != 0: //", "case h.a == nil: //", true},
+		"case len(held) == 0 && m.grace != 0: //", "case len(held) == 0: //", true},
 	{"keeps posts of the holder before", operateFile,
 		"m.refuseOthers(mask)\n", "", true},
 	{"lets a holder wait for itself", operateFile,
-		"m.freed(a, m.lease.release(mask, a, holder), now)\n", "", false},
+		"m.freed(h.a, m.lease.release(mask, h.a, h.holder), now)\n", "", false},
 	{"set moves held planes", operateFile,
-		"case h.a != nil:\n\t\treturn fmt.Errorf(\"%s: by holder",
-		"case h.a != nil && h.a.port < 0:\n\t\treturn fmt.Errorf(\"%s: by holder", false},
+		"case len(held) > 0:\n\t\treturn fmt.Errorf(\"%s: by holder",
+		"case len(held) > MaxPorts:\n\t\treturn fmt.Errorf(\"%s: by holder", false},
 
 	// The controller: the barrier.
 	{"accepts posts for the epoch before", barrierFile,

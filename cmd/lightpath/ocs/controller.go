@@ -180,9 +180,13 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		if len(p.Dim) > 0 {
 			fmt.Fprintf(w, "  ports with fading light: %v\n", p.Dim)
 		}
-		if h := p.Holder; h != nil {
-			fmt.Fprintf(w, "  held by port %d, holder %s%s, for %v\n",
-				h.Port, ocsctl.HolderName(h.Holder), ofJob(h.Job), s.Time.Sub(h.Since).Round(time.Millisecond))
+		for _, h := range p.Holders {
+			still := ""
+			if h.Still {
+				still = ", which moves no circuit"
+			}
+			fmt.Fprintf(w, "  held by port %d, holder %s%s%s, for %v\n", h.Port, ocsctl.HolderName(h.Holder), still,
+				ofJob(h.Job), s.Time.Sub(h.Since).Round(time.Millisecond))
 		}
 	}
 	for _, p := range s.Ports {

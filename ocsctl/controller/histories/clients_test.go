@@ -89,8 +89,8 @@ func look(w *world, l *life, client int) bool {
 	end := w.tick()
 	for j, p := range s.Planes {
 		out := output{epoch: p.Epoch, m: key(p.Map), moving: p.State == controller.Moving}
-		if p.Holder != nil {
-			out.holder = p.Holder.Holder
+		if len(p.Holders) > 0 {
+			out.holder = p.Holders[0].Holder
 		}
 		switch _, order, disabled := strings.Cut(p.Reason, ": disabled by "); {
 		case p.Reason == "":
@@ -284,7 +284,7 @@ func (j *job) confirm() bool {
 		return false
 	}
 	j.each(j.held, func(plane int) {
-		if h := s.Planes[plane].Holder; h == nil || h.Holder != j.holder {
+		if h := s.Planes[plane].Holders; len(h) == 0 || h[0].Holder != j.holder {
 			j.held &^= 1 << plane
 		}
 	})

@@ -253,10 +253,20 @@ func (c *Client) request(m *message, limit time.Duration) (*message, error) {
 
 // Acquire blocks until those planes of mask that are in service are granted, all at once.
 func (c *Client) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
+	return c.acquire(&message{Type: msgAcquire, Mask: mask, Holder: holder, Ports: ports})
+}
+
+// Share is Acquire for a holder that moves no circuit.
+func (c *Client) Share(mask, holder uint64, ports ...int) (uint64, error) {
+	return c.acquire(&message{Type: msgAcquire, Mask: mask, Holder: holder, Ports: ports, Still: true})
+}
+
+func (c *Client) acquire(m *message) (uint64, error) {
+	mask, holder := m.Mask, m.Holder
 	if mask == 0 || len(c.planes) < 64 && mask>>len(c.planes) != 0 {
 		return 0, fmt.Errorf("ocs: acquire: mask %#x of %d planes", mask, len(c.planes))
 	}
-	a, err := c.request(&message{Type: msgAcquire, Mask: mask, Holder: holder, Ports: ports}, 0)
+	a, err := c.request(m, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -54,6 +54,19 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 	}
 }
 
+// TestShare: holders of disjoint ports that move no circuit hold a plane together.
+func TestShare(t *testing.T) {
+	s := start(t)
+	cs := dialAll(t, s)
+	for i := range 2 {
+		if _, err := cs[i].Share(1, uint64(20+i), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	require.NoError(t, cs[0].Post(0, 0, 20, circuit.Shift(4, 2)))
+	await.Until(t, "a refusal", func() bool { return errors.Is(cs[0].Refused(0, 20), ocsctl.ErrNotHolder) })
+}
+
 // A plane out of service is not granted, and the error says why. It is granted again once it is back.
 func TestPlaneDownAndBack(t *testing.T) {
 	s := start(t)

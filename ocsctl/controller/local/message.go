@@ -13,7 +13,7 @@ import (
 
 // ProtocolVersion is the version of the control messages and of the shared memory. Both ends must have the same
 // version.
-const ProtocolVersion = 5
+const ProtocolVersion = 6
 
 // maxMessage bounds a control message, in bytes. The largest contains a map of MaxPorts ports.
 const maxMessage = 1 << 16
@@ -51,6 +51,7 @@ type message struct {
 	Mask     uint64              `json:"mask,omitempty"`
 	Holder   uint64              `json:"holder,omitempty"`
 	Ports    []int               `json:"ports,omitempty"` // of a lease
+	Still    bool                `json:"still,omitempty"` // of a lease: its holder moves no circuit
 	Text     string              `json:"text,omitempty"`
 	Software string              `json:"software,omitempty"` // the version of the sender's
 	Fabric   *fabricInfo         `json:"fabric,omitempty"`

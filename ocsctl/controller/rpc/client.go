@@ -80,6 +80,7 @@ type post struct {
 type asked struct {
 	mask, holder uint64
 	ports        []uint32
+	still        bool
 	answer       chan grant
 }
 
@@ -91,6 +92,7 @@ type grant struct {
 type heldLease struct {
 	mask  uint64
 	ports []uint32
+	still bool
 	since time.Time
 }
 
@@ -182,10 +184,19 @@ func (c *Client) send(up *ocspb.Up) {
 
 // Acquire blocks until planes of mask are granted, or the client has given up.
 func (c *Client) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
+	return c.acquire(mask, holder, ports, false)
+}
+
+// Share is Acquire for a holder that moves no circuit.
+func (c *Client) Share(mask, holder uint64, ports ...int) (uint64, error) {
+	return c.acquire(mask, holder, ports, true)
+}
+
+func (c *Client) acquire(mask, holder uint64, ports []int, still bool) (uint64, error) {
 	if err := checkMask(mask, len(c.planes)); err != nil {
 		return 0, fmt.Errorf("rpc: acquire: %w", err)
 	}
-	a := &asked{mask, holder, toPorts(ports), make(chan grant, 1)}
+	a := &asked{mask, holder, toPorts(ports), still, make(chan grant, 1)}
 	c.mu.Lock()
 	if len(c.requests) >= maxAcquires {
 		c.mu.Unlock()
@@ -206,7 +217,7 @@ func (c *Client) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
 
 func (a *asked) message(id uint64) *ocspb.Up {
 	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id, Mask: a.mask, Holder: a.holder,
-		Ports: a.ports}}}
+		Ports: a.ports, Still: a.still}}}
 }
 
 // Release gives planes back without waiting for an answer.

@@ -63,12 +63,13 @@ func fromNano(n int64) time.Time {
 
 func toLease(l controller.LeaseSnapshot) *ocspb.Lease {
 	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port), Job: l.Job,
-		Ports: toPorts(l.Ports)}
+		Ports: toPorts(l.Ports), Still: l.Still}
 }
 
 func fromLease(l *ocspb.Lease) controller.LeaseSnapshot {
 	return controller.LeaseSnapshot{Port: int(l.GetPort()), Holder: l.GetHolder(), Mask: l.GetMask(),
-		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob(), Ports: fromPorts(l.GetPorts())}
+		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob(), Ports: fromPorts(l.GetPorts()),
+		Still: l.GetStill()}
 }
 
 func toJob(j *controller.Job) *ocspb.Job {
@@ -229,8 +230,8 @@ func toPlaneSnapshot(p *controller.PlaneSnapshot) *ocspb.PlaneSnapshot {
 		Desired:  toMap(p.Desired), Posts: p.Posts, Refused: p.Refused, Unlit: toPorts(p.Unlit), Dim: toPorts(p.Dim),
 	}
 	m.Trial = toTrial(p.Trial)
-	if p.Holder != nil {
-		m.Holder = toLease(*p.Holder)
+	for _, h := range p.Holders {
+		m.Holders = append(m.Holders, toLease(h))
 	}
 	return m
 }
@@ -256,9 +257,8 @@ func fromPlaneSnapshot(m *ocspb.PlaneSnapshot) (controller.PlaneSnapshot, error)
 	if p.Desired, err = optionalMap(m.GetDesired()); err != nil {
 		return p, fmt.Errorf("desired: %w", err)
 	}
-	if m.GetHolder() != nil {
-		l := fromLease(m.GetHolder())
-		p.Holder = &l
+	for _, h := range m.GetHolders() {
+		p.Holders = append(p.Holders, fromLease(h))
 	}
 	return p, nil
 }

@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -212,10 +213,40 @@ func TestCoreTakeover(t *testing.T) {
 	defer cancel()
 	s, err := operate(t, rpc.Options{}, endpoints...).Status(ctx)
 	must(t, err)
-	if h := s.Planes[0].Holder; s.Name != "b" || h == nil || h.Port != 2 || h.Holder != 7 {
+	if h := s.Planes[0].Holders; s.Name != "b" || len(h) != 1 || h[0].Port != 2 || h[0].Holder != 7 {
 		t.Errorf("controller %s, held by %+v", s.Name, h)
 	}
 	must(t, all[2].Release(1, 7))
+	if _, err := all[1].Acquire(1, 9); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCoreSharedPlanes: two holders share a plane, and both still have it after a takeover.
+func TestCoreSharedPlanes(t *testing.T) {
+	d := newSuccession(t)
+	endpoints := d.endpoints
+	var all []*rpc.Client
+	for p := range 4 {
+		all = append(all, dial(t, p, rpc.Options{}, endpoints...))
+	}
+	for _, first := range []int{0, 2} {
+		if _, err := all[first].Share(1, uint64(20+first), first, first+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.takeOver()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	operator := operate(t, rpc.Options{}, endpoints...)
+	until(t, "both holders", func() bool {
+		s, err := operator.Status(ctx)
+		return err == nil && s.Name == "b" && len(s.Planes[0].Holders) == 2 && s.Planes[0].Holders[1].Still
+	})
+	must(t, all[1].Post(0, 0, 20, circuit.Shift(4, 2)))
+	until(t, "a refusal", func() bool { return errors.Is(all[1].Refused(0, 20), ocsctl.ErrNotHolder) })
+	must(t, all[0].Release(1, 20))
+	must(t, all[2].Release(1, 22))
 	if _, err := all[1].Acquire(1, 9); err != nil {
 		t.Fatal(err)
 	}

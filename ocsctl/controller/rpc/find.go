@@ -240,7 +240,7 @@ func (c *Client) takeOver(d *ocspb.Down) error {
 		delete(c.requests, g.GetId())
 		if err == nil {
 			h := c.held[a.holder]
-			c.held[a.holder] = heldLease{h.mask | g.GetMask(), a.ports, time.Now()}
+			c.held[a.holder] = heldLease{h.mask | g.GetMask(), a.ports, a.still, time.Now()}
 		}
 		a.answer <- grant{g.GetMask(), err}
 	}
@@ -387,7 +387,7 @@ func (c *Client) hello() *ocspb.Hello {
 	h := &ocspb.Hello{Protocol: ProtocolVersion, Version: c.o.Version, Port: uint32(c.port), Session: c.session}
 	for holder, l := range c.held {
 		h.Held = append(h.Held, &ocspb.Lease{Holder: holder, Mask: l.mask, SinceUnixNano: l.since.UnixNano(),
-			Ports: l.ports})
+			Ports: l.ports, Still: l.still})
 	}
 	for j := range c.planes {
 		h.Known = append(h.Known, c.planes[j].Load().Epoch)

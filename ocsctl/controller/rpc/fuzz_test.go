@@ -75,7 +75,8 @@ func FuzzDown(f *testing.F) {
 		}
 		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2),
 			posts: make([][]post, 2), held: map[uint64]heldLease{}}
-		c.requests = map[uint64]*asked{1: {1, 1, nil, make(chan grant, 1)}, 2: {3, 1, nil, make(chan grant, 1)}}
+		c.requests = map[uint64]*asked{1: {mask: 1, holder: 1, answer: make(chan grant, 1)},
+			2: {mask: 3, holder: 1, answer: make(chan grant, 1)}}
 		for j := range c.planes {
 			c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.Shift(4, 1)}})
 			c.posts[j] = []post{{1, 7, circuit.Shift(4, 2)}}
@@ -104,7 +105,7 @@ func FuzzDown(f *testing.F) {
 
 // FuzzReports: what operators are told is a snapshot and an event, or an error.
 func FuzzReports(f *testing.F) {
-	seed(f, &ocspb.Snapshot{Planes: []*ocspb.PlaneSnapshot{{Map: []int32{1, 0}, Holder: &ocspb.Lease{}}}},
+	seed(f, &ocspb.Snapshot{Planes: []*ocspb.PlaneSnapshot{{Map: []int32{1, 0}, Holders: []*ocspb.Lease{{}}}}},
 		&ocspb.Event{From: []int32{1, 0}, To: []int32{0, 0}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s ocspb.Snapshot

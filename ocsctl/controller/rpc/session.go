@@ -54,6 +54,7 @@ type planeMail struct {
 // request is an Acquire and its answer.
 type request struct {
 	mask, holder uint64
+	still        bool
 	answer       *ocspb.Granted // nil while it waits
 	sent         bool
 }
@@ -202,7 +203,7 @@ func (x *session) acquire(m *ocspb.Acquire) error {
 	x.mu.Lock()
 	r := x.requests[m.GetId()]
 	switch {
-	case r != nil && (r.mask != m.GetMask() || r.holder != m.GetHolder()):
+	case r != nil && (r.mask != m.GetMask() || r.holder != m.GetHolder() || r.still != m.GetStill()):
 		x.mu.Unlock()
 		return fmt.Errorf("acquire: id %d stands for another request: %w", m.GetId(), ErrProtocol)
 	case r != nil: // again, after a break: so is the answer
@@ -217,10 +218,14 @@ func (x *session) acquire(m *ocspb.Acquire) error {
 		x.mu.Unlock()
 		return fmt.Errorf("acquire: %d requests wait already: %w", x.waiting, ErrProtocol)
 	}
-	x.requests[m.GetId()] = &request{mask: m.GetMask(), holder: m.GetHolder()}
+	x.requests[m.GetId()] = &request{mask: m.GetMask(), holder: m.GetHolder(), still: m.GetStill()}
 	x.waiting++
 	x.mu.Unlock()
-	return x.attachment.Acquire(m.GetId(), m.GetMask(), m.GetHolder(), fromPorts(m.GetPorts())...)
+	ask := x.attachment.Acquire
+	if m.GetStill() {
+		ask = x.attachment.Share
+	}
+	return ask(m.GetId(), m.GetMask(), m.GetHolder(), fromPorts(m.GetPorts())...)
 }
 
 func (x *session) release(mask, holder uint64) error {
@@ -273,16 +278,17 @@ func leases(s *controller.Snapshot, port int) []*ocspb.Lease {
 	byHolder := map[uint64]*ocspb.Lease{}
 	var all []*ocspb.Lease
 	for j := range s.Planes {
-		h := s.Planes[j].Holder
-		if h == nil || h.Port != port {
-			continue
+		for _, h := range s.Planes[j].Holders {
+			if h.Port != port {
+				continue
+			}
+			if byHolder[h.Holder] == nil {
+				byHolder[h.Holder] = toLease(h)
+				byHolder[h.Holder].Mask = 0
+				all = append(all, byHolder[h.Holder])
+			}
+			byHolder[h.Holder].Mask |= 1 << j
 		}
-		if byHolder[h.Holder] == nil {
-			byHolder[h.Holder] = toLease(*h)
-			byHolder[h.Holder].Mask = 0
-			all = append(all, byHolder[h.Holder])
-		}
-		byHolder[h.Holder].Mask |= 1 << j
 	}
 	return all
 }

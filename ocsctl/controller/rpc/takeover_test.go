@@ -66,7 +66,7 @@ func TestTakeover(t *testing.T) {
 			}
 			s, err := next.Snapshot()
 			must(t, err)
-			if h := s.Planes[1].Holder; h == nil || h.Holder != 77 || h.Port != 0 {
+			if h := s.Planes[1].Holders; len(h) != 1 || h[0].Holder != 77 || h[0].Port != 0 {
 				t.Errorf("plane 1 is held by %+v", h)
 			}
 			must(t, all[0].Release(3, 77))
@@ -321,7 +321,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 	until(t, "releases", func() bool {
 		s, _ := core.Snapshot()
-		return s.Planes[0].Holder == nil && s.Planes[1].Holder == nil
+		return len(s.Planes[0].Holders)+len(s.Planes[1].Holders) == 0
 	})
 }
 
@@ -341,7 +341,7 @@ func TestSilence(t *testing.T) {
 	move(t, 0, 1, all...)
 	snapshot, err := core.Snapshot()
 	must(t, err)
-	if h := snapshot.Planes[0].Holder; h == nil || h.Holder != 5 || len(core.Detached) > 0 {
+	if h := snapshot.Planes[0].Holders; len(h) != 1 || h[0].Holder != 5 || len(core.Detached) > 0 {
 		t.Errorf("held by %+v, %d detached", h, len(core.Detached))
 	}
 	must(t, all[0].Release(1, 5))

@@ -157,7 +157,7 @@ func TestPage(t *testing.T) {
 	f.set(func(s *controller.Snapshot) {
 		p := &s.Planes[0]
 		p.State, p.Target, p.Posted, p.Missing = controller.Waiting, circuit.Shift(8, 3), []int{0, 1, 2, 4, 5, 6}, []int{3, 7}
-		p.Holder = &controller.LeaseSnapshot{Port: 0, Holder: 0xabcdef, Mask: 1, Since: time.Now()}
+		p.Holders = []controller.LeaseSnapshot{{Port: 0, Holder: 0xabcdef, Mask: 1, Since: time.Now()}}
 		s.Queue = []controller.LeaseSnapshot{{Port: 4, Holder: 0x123456, Mask: 3, Since: time.Now()}}
 		s.Ports[7].Attached = false
 		s.Jobs = []controller.JobSnapshot{
@@ -313,7 +313,7 @@ func TestPageEscapes(t *testing.T) {
 		s.Planes[0].Name, s.Planes[0].Reason, s.Planes[0].State = hostile, hostile+" drift", controller.Down
 		s.Planes[0].Cause = controller.CauseDrift
 		s.Planes[1].State, s.Planes[1].Target, s.Planes[1].Missing = controller.Waiting, circuit.Xor(4, 1), []int{0}
-		s.Planes[1].Holder = &controller.LeaseSnapshot{Port: 1, Holder: 1, Mask: 2}
+		s.Planes[1].Holders = []controller.LeaseSnapshot{{Port: 1, Holder: 1, Mask: 2}}
 		s.Planes[1].Verified = hostile
 		for i := range s.Ports {
 			s.Ports[i].Who = hostile

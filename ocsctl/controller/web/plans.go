@@ -109,7 +109,7 @@ func grants(n int, events []controller.Event) []grant {
 			continue
 		}
 		end := slices.IndexFunc(events[i+1:], func(r controller.Event) bool {
-			return r.Kind == controller.Released && r.Mask&e.Mask != 0 // a plane has one holder
+			return r.Kind == controller.Released && r.Port == e.Port && r.Mask&e.Mask != 0
 		})
 		if end < 0 {
 			end = len(events) - i - 1

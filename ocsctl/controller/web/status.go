@@ -140,14 +140,16 @@ func uses(snap *controller.Snapshot) []Use {
 	}
 	masks := map[uint64]uint64{} // of holders: one use has several planes
 	for j := range snap.Planes {
-		if l := snap.Planes[j].Holder; l != nil {
+		for _, l := range snap.Planes[j].Holders {
 			masks[l.Holder] |= 1 << j
 		}
 	}
 	for j := range snap.Planes {
-		if l := snap.Planes[j].Holder; l != nil && masks[l.Holder] != 0 {
-			add(l, masks[l.Holder], true)
-			masks[l.Holder] = 0 // listed
+		for i := range snap.Planes[j].Holders {
+			if l := &snap.Planes[j].Holders[i]; masks[l.Holder] != 0 {
+				add(l, masks[l.Holder], true)
+				masks[l.Holder] = 0 // listed
+			}
 		}
 	}
 	for i := range snap.Queue {

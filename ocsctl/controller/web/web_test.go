@@ -83,8 +83,8 @@ func TestStatus(t *testing.T) {
 	f := newFake(4, 3)
 	const holder = 0xfedcba9876543210 // more than a number of a browser holds
 	f.set(func(s *controller.Snapshot) {
-		lease := &controller.LeaseSnapshot{Port: 2, Holder: holder, Mask: 0b011, Since: time.Now()}
-		s.Planes[0].Holder, s.Planes[1].Holder = lease, lease
+		lease := []controller.LeaseSnapshot{{Port: 2, Holder: holder, Mask: 0b011, Since: time.Now()}}
+		s.Planes[0].Holders, s.Planes[1].Holders = lease, lease
 		s.Queue = []controller.LeaseSnapshot{{Port: 1, Holder: 7, Mask: 0b110}, {Port: 3, Holder: 8, Mask: 0b100}}
 		s.Planes[1].State, s.Planes[1].Missing, s.Planes[1].Posted = controller.Waiting, []int{1, 3}, []int{0, 2}
 		s.Ports[3].Attached = false

@@ -88,7 +88,7 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	l.machine = arbiter.New(arbiter.Config{
 		Ranks: c.Ranks, Site: &p.Site, FabricSize: p.Controller.NumPorts(), RoundWait: c.Cfg.DemandWait,
 		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
-		Turn: p.Turn,
+		StillAfter: arbiter.DefaultStillAfter, Turn: p.Turn,
 	}, view{p}, l.Book)
 	p.OnNext(func() { l.note(arbiter.Event{Kind: arbiter.Next}) })
 	p.Controller.WatchWanted(c.ID, func(planes uint64) {
@@ -219,7 +219,7 @@ func (l *Leader) perform(a *arbiter.Action) {
 	case arbiter.SendPlan:
 		c.Star.To(a.Rank, &control.Message{Kind: control.MsgPlan, Seq: a.Seq, Body: a.Body})
 	case arbiter.Acquire:
-		go l.acquire(a.Planes)
+		go l.acquire(a.Planes, a.Still)
 	case arbiter.Release:
 		if err := l.p.Controller.Release(uint64(a.Planes), c.ID); err != nil {
 			c.Spread(err)
@@ -251,8 +251,12 @@ func (l *Leader) granted(e arbiter.Event) {
 }
 
 // acquire waits for planes. If the leader has ended, it gives granted planes back at once.
-func (l *Leader) acquire(planes planeset.Set) {
-	mask, err := l.p.Controller.Acquire(uint64(planes), l.c.ID, l.p.Ports...)
+func (l *Leader) acquire(planes planeset.Set, still bool) {
+	ask := l.p.Controller.Acquire
+	if still {
+		ask = l.p.Controller.Share
+	}
+	mask, err := ask(uint64(planes), l.c.ID, l.p.Ports...)
 	if err != nil && !errors.Is(err, errdefs.ErrDestroyed) {
 		err = fmt.Errorf("shim: planes for communicator %#x: %w", l.c.ID, err)
 	}

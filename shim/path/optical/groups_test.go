@@ -64,6 +64,28 @@ func TestGroupsByTurns(t *testing.T) {
 	shimtest.NoLosses(t, server)
 }
 
+// TestGroupsSideBySide checks that groups of disjoint ranks that move no circuit hold the planes together, get right
+// results, and give them up to an operation that moves circuits.
+func TestGroupsSideBySide(t *testing.T) {
+	server := shimtest.UseEmulator(t, 4, 2, nil)
+	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
+	g := newGroups(t)
+	rng := rand.New(rand.NewPCG(6, 5))
+	for range 2 {
+		for _, w := range [][2]*shimtest.World{g.tensor, g.model} {
+			if !shimtest.Eventually(func() bool {
+				require.NoError(t, both(t, iteration[0], rng, w))
+				s, err := server.Core().Snapshot()
+				return err == nil && len(s.Planes[0].Holders) == 2 && len(s.Planes[1].Holders) == 2
+			}) {
+				t.Fatal("the groups do not hold the planes together")
+			}
+		}
+		require.NoError(t, iteration[1].Run(g.all, rng))
+	}
+	shimtest.NoLosses(t, server)
+}
+
 // TestGroupsOutOfOrder checks that results are right, and nothing waits for long, if ranks call their communicators in
 // another order than before: all of them, or one that calls the other communicator first.
 func TestGroupsOutOfOrder(t *testing.T) {

@@ -159,11 +159,11 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 	}
 	if s, err := c.Snapshot(); err != nil {
 		t.Fatal(err)
-	} else if s.Planes[0].Holder == nil {
+	} else if len(s.Planes[0].Holders) == 0 {
 		require.NoError(t, all[0].Acquire(1, 1, holder))
 		await.Until(t, "the plane is granted", func() bool {
 			s, err := c.Snapshot()
-			return err == nil && s.Planes[0].Holder != nil
+			return err == nil && len(s.Planes[0].Holders) > 0
 		})
 	}
 	for _, r := range all {

@@ -701,6 +701,7 @@ type Lease struct {
 	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`          // of whose rank; not in a Hello
 	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`             // of the port; in a snapshot
 	Ports         []uint32               `protobuf:"varint,6,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the holder's ranks, none: all ports; in a Hello
+	Still         bool                   `protobuf:"varint,7,opt,name=still,proto3" json:"still,omitempty"`        // the holder moves no circuit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -775,6 +776,13 @@ func (x *Lease) GetPorts() []uint32 {
 		return x.Ports
 	}
 	return nil
+}
+
+func (x *Lease) GetStill() bool {
+	if x != nil {
+		return x.Still
+	}
+	return false
 }
 
 // Post agrees, for the holder of a plane, to move it from epoch to the target: this port is drained.
@@ -853,6 +861,7 @@ type Acquire struct {
 	Mask          uint64                 `protobuf:"varint,2,opt,name=mask,proto3" json:"mask,omitempty"`
 	Holder        uint64                 `protobuf:"varint,3,opt,name=holder,proto3" json:"holder,omitempty"`
 	Ports         []uint32               `protobuf:"varint,4,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the holder's ranks; none: all ports
+	Still         bool                   `protobuf:"varint,5,opt,name=still,proto3" json:"still,omitempty"`        // the holder moves no circuit, and shares the planes with others of disjoint ports that move none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -913,6 +922,13 @@ func (x *Acquire) GetPorts() []uint32 {
 		return x.Ports
 	}
 	return nil
+}
+
+func (x *Acquire) GetStill() bool {
+	if x != nil {
+		return x.Still
+	}
+	return false
 }
 
 type Release struct {
@@ -1554,7 +1570,7 @@ type PlaneSnapshot struct {
 	Target        []int32                `protobuf:"zigzag32,6,rep,packed,name=target,proto3" json:"target,omitempty"`
 	Posted        []uint32               `protobuf:"varint,7,rep,packed,name=posted,proto3" json:"posted,omitempty"`
 	Missing       []uint32               `protobuf:"varint,8,rep,packed,name=missing,proto3" json:"missing,omitempty"`
-	Holder        *Lease                 `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holders       []*Lease               `protobuf:"bytes,9,rep,name=holders,proto3" json:"holders,omitempty"` // more than one: all are still
 	Verified      string                 `protobuf:"bytes,10,opt,name=verified,proto3" json:"verified,omitempty"`
 	Switches      uint64                 `protobuf:"varint,11,opt,name=switches,proto3" json:"switches,omitempty"`
 	Failures      uint64                 `protobuf:"varint,12,opt,name=failures,proto3" json:"failures,omitempty"`
@@ -1654,9 +1670,9 @@ func (x *PlaneSnapshot) GetMissing() []uint32 {
 	return nil
 }
 
-func (x *PlaneSnapshot) GetHolder() *Lease {
+func (x *PlaneSnapshot) GetHolders() []*Lease {
 	if x != nil {
-		return x.Holder
+		return x.Holders
 	}
 	return nil
 }
@@ -3503,24 +3519,26 @@ const file_ocs_proto_rawDesc = "" +
 	"\x16bandwidth_bits_per_sec\x18\x02 \x01(\x01R\x13bandwidthBitsPerSec\x12\x1f\n" +
 	"\vreconfig_ns\x18\x03 \x01(\x03R\n" +
 	"reconfigNs\x12/\n" +
-	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\x97\x01\n" +
+	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\xad\x01\n" +
 	"\x05Lease\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\x04R\x06holder\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12&\n" +
 	"\x0fsince_unix_nano\x18\x03 \x01(\x03R\rsinceUnixNano\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\rR\x04port\x12\x10\n" +
 	"\x03job\x18\x05 \x01(\tR\x03job\x12\x14\n" +
-	"\x05ports\x18\x06 \x03(\rR\x05ports\"b\n" +
+	"\x05ports\x18\x06 \x03(\rR\x05ports\x12\x14\n" +
+	"\x05still\x18\a \x01(\bR\x05still\"b\n" +
 	"\x04Post\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
 	"\x06target\x18\x03 \x03(\x11R\x06target\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\x04R\x06holder\"[\n" +
+	"\x06holder\x18\x04 \x01(\x04R\x06holder\"q\n" +
 	"\aAcquire\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12\x16\n" +
 	"\x06holder\x18\x03 \x01(\x04R\x06holder\x12\x14\n" +
-	"\x05ports\x18\x04 \x03(\rR\x05ports\"5\n" +
+	"\x05ports\x18\x04 \x03(\rR\x05ports\x12\x14\n" +
+	"\x05still\x18\x05 \x01(\bR\x05still\"5\n" +
 	"\aRelease\x12\x12\n" +
 	"\x04mask\x18\x01 \x01(\x04R\x04mask\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\x04R\x06holder\"\t\n" +
@@ -3559,7 +3577,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x06planes\x18\x05 \x03(\v2\x1f.lightpath.ocs.v1.PlaneSnapshotR\x06planes\x124\n" +
 	"\x05ports\x18\x06 \x03(\v2\x1e.lightpath.ocs.v1.PortSnapshotR\x05ports\x12-\n" +
 	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\x12)\n" +
-	"\x04jobs\x18\b \x03(\v2\x15.lightpath.ocs.v1.JobR\x04jobs\"\xe9\x03\n" +
+	"\x04jobs\x18\b \x03(\v2\x15.lightpath.ocs.v1.JobR\x04jobs\"\xeb\x03\n" +
 	"\rPlaneSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -3568,8 +3586,8 @@ const file_ocs_proto_rawDesc = "" +
 	"\x03map\x18\x05 \x03(\x11R\x03map\x12\x16\n" +
 	"\x06target\x18\x06 \x03(\x11R\x06target\x12\x16\n" +
 	"\x06posted\x18\a \x03(\rR\x06posted\x12\x18\n" +
-	"\amissing\x18\b \x03(\rR\amissing\x12/\n" +
-	"\x06holder\x18\t \x01(\v2\x17.lightpath.ocs.v1.LeaseR\x06holder\x12\x1a\n" +
+	"\amissing\x18\b \x03(\rR\amissing\x121\n" +
+	"\aholders\x18\t \x03(\v2\x17.lightpath.ocs.v1.LeaseR\aholders\x12\x1a\n" +
 	"\bverified\x18\n" +
 	" \x01(\tR\bverified\x12\x1a\n" +
 	"\bswitches\x18\v \x01(\x04R\bswitches\x12\x1a\n" +
@@ -3839,7 +3857,7 @@ var file_ocs_proto_depIdxs = []int32{
 	23, // 20: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
 	7,  // 21: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
 	22, // 22: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
-	7,  // 23: lightpath.ocs.v1.PlaneSnapshot.holder:type_name -> lightpath.ocs.v1.Lease
+	7,  // 23: lightpath.ocs.v1.PlaneSnapshot.holders:type_name -> lightpath.ocs.v1.Lease
 	29, // 24: lightpath.ocs.v1.PlaneSnapshot.trial:type_name -> lightpath.ocs.v1.Trial
 	22, // 25: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
 	27, // 26: lightpath.ocs.v1.Event.moved:type_name -> lightpath.ocs.v1.Moved

@@ -62,9 +62,9 @@ function newCard(open) {
 }
 
 function holderText(status, plane) {
-  if (!plane.holder) return "nobody";
-  const use = status.uses.find((u) => u.granted && u.planes.includes(status.planes.indexOf(plane)));
-  return use ? `${useName(use)}, port ${use.port}${use.who ? ` (${use.who})` : ""}` : `port ${plane.holder.port}`;
+  const uses = status.uses.filter((u) => u.granted && u.planes.includes(status.planes.indexOf(plane)));
+  if (!uses.length) return "nobody";
+  return uses.map((u) => `${useName(u)}, port ${u.port}${u.who ? ` (${u.who})` : ""}`).join("; ");
 }
 
 export const useName = (use) => holderName(use.holder);

@@ -267,6 +267,11 @@ func (a *attachment) Acquire(id, mask, holder uint64, _ ...int) error {
 	return nil
 }
 
+// Share implements controller.Attachment. The planes of a fake are never shared.
+func (a *attachment) Share(id, mask, holder uint64, ports ...int) error {
+	return a.Acquire(id, mask, holder, ports...)
+}
+
 func (c *Controller) grant() {
 	if len(c.attached) < c.expect {
 		return
@@ -353,7 +358,10 @@ func (c *Controller) Snapshot() (controller.Snapshot, error) {
 	for j := range c.planes {
 		p := &c.planes[j]
 		ps := controller.PlaneSnapshot{Name: fmt.Sprintf("p%d", j), State: controller.Resident, Epoch: p.epoch,
-			Map: p.maps, Past: p.past, Holder: p.holder}
+			Map: p.maps, Past: p.past}
+		if p.holder != nil {
+			ps.Holders = []controller.LeaseSnapshot{*p.holder}
+		}
 		if p.down != "" {
 			ps.State, ps.Reason = controller.Down, p.down
 		}
