@@ -270,7 +270,7 @@ func TestSlowClients(t *testing.T) {
 		hello bool
 		limit time.Duration
 	}{
-		"says nothing at all":   {func(net.Conn, *wire.Framer) {}, false, 11 * time.Second},
+		"says nothing at all":   {func(net.Conn, *wire.Framer) {}, false, 61 * time.Second},
 		"says nothing any more": {func(net.Conn, *wire.Framer) {}, true, 11 * time.Minute},
 		"drips": {func(conn net.Conn, _ *wire.Framer) {
 			for _, c := range []byte("\n#1000\n<rpc" + strings.Repeat(" ", 900)) {
@@ -279,10 +279,10 @@ func TestSlowClients(t *testing.T) {
 					return
 				}
 			}
-		}, true, 30 * time.Second},
+		}, true, 90 * time.Second},
 		"does not listen": {func(_ net.Conn, f *wire.Framer) {
 			_ = f.Write([]byte(`<rpc message-id="1" xmlns="` + wire.BaseNS + `"><get/></rpc>`)) // the answer stays
-		}, true, 30 * time.Second},
+		}, true, 90 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 const (
 	maxSessions      = 32
 	maxMessage       = 8 << 20
-	handshakeTimeout = 10 * time.Second
-	messageTimeout   = 10 * time.Second // from its first byte to its last, and to receive an answer
+	handshakeTimeout = time.Minute
+	messageTimeout   = time.Minute // from its first byte to its last, and to receive an answer
 	idleTimeout      = 10 * time.Minute
 )
 
