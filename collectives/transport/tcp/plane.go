@@ -193,7 +193,9 @@ func (p *plane) fill(c *conn, ahead int) error {
 		return err
 	}
 	p.e.armed = p.e.armed && n == 0 // after an arrival the rank does not sleep
-	return c.parse(p.e.rank)
+	err = c.parse(p.e.rank)
+	c.expectLess()
+	return err
 }
 
 // Release implements [transport.Plane].

@@ -28,6 +28,7 @@ type receiver struct {
 	hdr       wire.Header
 	shown     wire.Header // the piece that Peek has returned; Length 0 if there is none
 	last      int         // number of bytes that the last system call received
+	least     int32       // the kernel reports an arrival when it has so many bytes (SO_RCVLOWAT)
 	rxIov     [2]unix.Iovec
 	rxMsg     unix.Msghdr
 	rxTotal   uint64 // bytes of the stream that receive has returned
@@ -36,6 +37,7 @@ type receiver struct {
 func (r *receiver) init() {
 	r.readable = true
 	r.buf = make([]byte, bufferSize)
+	r.least = 1
 	r.rxMsg.Iov = &r.rxIov[0]
 }
 
@@ -115,6 +117,7 @@ func (c *conn) receiveInto(dst []byte) (int, error) {
 	got, err := c.receive(dst[n:], lookahead)
 	received := min(got, len(dst)-n)
 	c.consumed(received)
+	c.expectLess()
 	if n+received > 0 {
 		err = nil // the next call returns it, because it is sticky
 	}
@@ -162,6 +165,40 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 		c.readable = n == len(dst)+len(room) || c.ended
 		return n, nil
 	}
+}
+
+// expectMore makes the kernel report the next arrival only when minPiece bytes are there, or the rest of the oldest
+// frame. The rank is about to sleep, and could do little with less.
+// Hot path: no allocation, no logging.
+func (c *conn) expectMore() { c.expect(min(c.rest(), minPiece)) }
+
+// expectLess lowers the mark of expectMore if less than that is missing.
+// Hot path: no allocation, no logging.
+func (c *conn) expectLess() {
+	if rest := c.rest(); int(c.least) > max(rest, 1) {
+		c.expect(rest)
+	}
+}
+
+// rest returns the bytes of the oldest frame that are missing, 0 if its header is.
+func (c *conn) rest() int {
+	if !c.hasHeader {
+		return 0
+	}
+	return int(c.hdr.Length) - (c.end - c.start)
+}
+
+func (c *conn) expect(n int) {
+	if n <= shortCall {
+		n = 1
+	}
+	if n == int(c.least) || c.down {
+		return
+	}
+	c.least = int32(n)
+	// Without the option, the kernel reports every arrival.
+	_, _, _ = unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(c.fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT,
+		uintptr(unsafe.Pointer(&c.least)), unsafe.Sizeof(c.least), 0)
 }
 
 // acknowledge makes the kernel acknowledge received bytes at once. Otherwise the kernel may wait 40 ms, and the other

@@ -2,6 +2,8 @@ package tcp
 
 import (
 	"errors"
+	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 )
 
@@ -189,6 +192,77 @@ func TestReceiveSizes(t *testing.T) {
 			require.NoError(t, err)
 			left = left[n:]
 		}
+	}
+}
+
+// TestWakesForMuch checks that a rank which sleeps for a large frame wakes when much of it has arrived, or its end, and
+// then for any byte of the next header.
+func TestWakesForMuch(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	far, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer far.Close()
+	near, err := l.Accept()
+	require.NoError(t, err)
+	file, err := near.(*net.TCPConn).File()
+	require.NoError(t, err)
+	near.Close()
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	file.Close()
+	e, err := newEndpoint(0, [][]int{{-1, fd}})
+	require.NoError(t, err)
+	defer transporttest.Close(t, e)
+	p, dst := e.planes[0].(transport.Lander), make([]byte, 2*minPiece)
+	size := minPiece + shortCall + 1
+	stream := append(frame(wire.Header{Src: 1, Length: uint32(size)}, string(make([]byte, size))),
+		frame(wire.Header{Src: 1, Length: 1}, "x")...)
+	landed := 0
+	receive := func() { // all that is reported
+		for idle := 0; idle < 2; idle++ {
+			e.pollReady(&e.conns[0].rxPoll) // the first of two may do nothing
+			h, err := p.Head(1)
+			require.NoError(t, err)
+			if h == nil {
+				continue
+			}
+			n, err := p.Land(1, dst[landed:])
+			require.NoError(t, err)
+			if landed += n; n > 0 {
+				idle = -1
+			}
+		}
+	}
+	// Each part is sent while the rank sleeps. wakes: it must wake then.
+	for _, part := range []struct {
+		bytes int
+		wakes bool
+	}{
+		{wire.HeaderSize + 1, true}, {10000, false}, {minPiece - 10000, true}, {shortCall, true}, {1, true},
+	} {
+		receive()
+		e.Wait(e.Arm(), time.Nanosecond)
+		for piece := range slices.Chunk(stream[:part.bytes], 4000) { // large segments wake a rank whose window is small
+			_, err := far.Write(piece)
+			require.NoError(t, err)
+		}
+		stream = stream[part.bytes:]
+		if part.wakes {
+			await.Until(t, "an event", func() bool { return e.poll.Sleep(0) })
+			continue
+		}
+		await.Until(t, "the bytes", func() bool {
+			n, err := unix.IoctlGetInt(fd, unix.SIOCINQ)
+			return err == nil && n >= part.bytes
+		})
+		if e.poll.Sleep(0) {
+			t.Fatalf("%d bytes wake the rank", part.bytes)
+		}
+	}
+	if landed != size {
+		t.Errorf("%d of %d bytes have landed", landed, size)
 	}
 }
 

@@ -50,7 +50,7 @@ type Endpoint struct {
 	guard  *guard // nil: a connection that breaks is not replaced
 	armed  bool   // between Arm and the end of Wait: an event must be polled, or the rank would sleep
 
-	mu sync.Mutex // held by Close and by every call of the driving goroutine except Arm and Wait
+	mu sync.Mutex // held by Close and by every call of the driving goroutine except Arm, and not while it sleeps
 }
 
 // newEndpoint takes ownership of the connected sockets fds[plane][rank]. It ignores the entry of this rank.
@@ -111,6 +111,11 @@ func (e *Endpoint) Arm() uint32 {
 
 // Wait implements [transport.Endpoint].
 func (e *Endpoint) Wait(armed uint32, d time.Duration) {
+	e.mu.Lock()
+	for _, c := range e.conns {
+		c.expectMore()
+	}
+	e.mu.Unlock()
 	e.poll.Wait(armed, d)
 	e.armed = false
 }
