@@ -22,30 +22,32 @@ func firstPlan(ctx context.Context, name string, p *plans.Problem, limit time.Du
 	return planner.Solve(ctx, name, p, o)
 }
 
-// search plans a problem within a limit. It searches in stages, and ends when a better plan could save little, or when
-// a stage finds none. The effort depends on the problem alone, so plans repeat.
+// search plans a problem within a limit. It searches in stages, each with more effort than the one before. It ends when
+// a better plan could save little, or when a stage finds none. The effort depends on the problem alone, so plans
+// repeat.
 func search(ctx context.Context, name string, p *plans.Problem, limit time.Duration) (*plans.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	solve := func(effort time.Duration) (*plans.Plan, error) {
+		return planner.Solve(ctx, name, p, planner.Options{TimeLimit: limit, Effort: effort, SinglePlane: true})
+	}
 	full := limit / planner.EffortShare // as much effort as the limit allows
 	best, err := firstPlan(ctx, name, p, limit)
-	for _, effort := range []time.Duration{full / 10, full} {
-		if best != nil {
-			effort = min(effort, worthOf(best))
-		}
-		if effort <= firstEffort && best != nil {
-			return best, nil
-		}
-		o := planner.Options{TimeLimit: limit, Effort: effort, SinglePlane: true}
-		var plan *plans.Plan
-		switch plan, err = planner.Solve(ctx, name, p, o); {
-		case best != nil && (err != nil || best.CCTUS <= plan.CCTUS):
-			return best, nil
-		case err == nil:
-			best = plan
-		}
+	if err != nil {
+		return solve(full)
 	}
-	return best, err
+	spent := firstEffort
+	for _, effort := range []time.Duration{full / 10, full} {
+		if effort = min(effort, worthOf(best)); effort <= spent {
+			continue
+		}
+		plan, err := solve(effort)
+		if err != nil || best.CCTUS <= plan.CCTUS {
+			break
+		}
+		best, spent = plan, effort
+	}
+	return best, nil
 }
 
 // worthOf returns how long a search for a better plan may take.
