@@ -44,11 +44,11 @@ func (m *Machine) rests(p *planning.Agreed, use planeset.Set) bool {
 		}
 		i++
 	}
-	return !slices.ContainsFunc(p.Plan.Planes, moves)
+	return !slices.ContainsFunc(p.Plan.Planes, reconfigures)
 }
 
-// moves reports whether a plane's part of a plan has a reconfiguration.
-func moves(entries []plans.Entry) bool {
+// reconfigures reports whether a plane's part of a plan has a reconfiguration.
+func reconfigures(entries []plans.Entry) bool {
 	return slices.ContainsFunc(entries, func(e plans.Entry) bool { return e.Kind == plans.Reconfigure })
 }
 
