@@ -1,6 +1,7 @@
 # Network namespaces as hosts that are joined by Ethernet planes. Source it, or call it (root, iproute2):
 #
 #   bench/hosts.sh up TAG HOSTS PLANES RATE MTU      hosts TAG-0, TAG-1, ...; interfaces e0, e1, ... at 10.77.PLANE.HOST+1
+#   bench/hosts.sh frames TAG HOSTS PLANES           hosts send single frames, without offloads that join them
 #   bench/hosts.sh down TAG HOSTS
 #
 #        host 0          host 1    ...     one veth per host and plane, into that plane's bridge in namespace TAG;
@@ -36,6 +37,13 @@ hosts_up() {
       shape "$tag" "h${r}p$j" "$rate"
       shape "$tag-$r" "e$j" "$rate"
     done
+  done
+}
+
+hosts_frames() {
+  local r j
+  for r in $(seq 0 $(($2 - 1))); do
+    for j in $(seq 0 $(($3 - 1))); do ip -n "$1-$r" link set "e$j" gso_max_segs 1; done
   done
 }
 

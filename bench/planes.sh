@@ -36,11 +36,11 @@ trap 'exit 1' INT TERM
 
 . bench/hosts.sh
 hosts_up "$tag" "$ranks" "$most" "$rate" "$mtu"
+[[ "$impair" != loss* ]] || hosts_frames "$tag" "$ranks" "$most"
 for r in $(seq 0 $((ranks - 1))); do
   [ -z "${RTO_MIN:-}" ] || ip netns exec "$tag-$r" sh -c 'echo "$0" >/proc/sys/net/ipv4/tcp_rto_min_us' "$RTO_MIN"
   for j in $(seq 0 $((most - 1))); do
     [ -z "${LIGHTPATH_TCP_CONGESTION:-}" ] || ip -n "$tag-$r" route replace "10.77.$j.0/24" dev "e$j" src "10.77.$j.$((r + 1))" congctl "$LIGHTPATH_TCP_CONGESTION"
-    [[ "$impair" != loss* ]] || ip -n "$tag-$r" link set "e$j" gso_max_segs 1
   done
 done
 

@@ -64,10 +64,8 @@ class Fabrics:
         wire = f"{args.mbps * (MTU + 14) / (MTU - 52):.1f}mbit"  # bandwidth of the payload is the same as on circuits
         stack.callback(subprocess.run, ["bash", HOSTS, "down", self.tag, str(RANKS)])
         subprocess.run(["bash", HOSTS, "up", self.tag, str(RANKS), str(args.planes), wire, str(MTU)], check=True)
-        for r in range(RANKS):  # frames by themselves, as on circuits: larger ones cost less processor time
-            for p in range(args.planes):
-                link = ["ip", "-n", f"{self.tag}-{r}", "link", "set", f"e{p}", "gso_max_segs", "1"]
-                subprocess.run(link, check=True)
+        # Single frames, as on circuits: larger ones cost less processor time.
+        subprocess.run(["bash", HOSTS, "frames", self.tag, str(RANKS), str(args.planes)], check=True)
         self.files = {reconfig: self._circuits(reconfig) for reconfig in args.reconfig.split(",")}
         self.files["static"] = self._circuits("1ms", pinned=True)
 
