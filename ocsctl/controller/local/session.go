@@ -129,6 +129,7 @@ func (s *session) serve() {
 // leave ends the attachment. Afterwards the core does not use the memory any more.
 func (s *session) leave(clean bool) {
 	if s.attachment != nil {
+		s.server.awaitShut()
 		s.attachment.Detach(clean) // its posts are taken before
 		s.server.list(s, false)
 		_ = s.server.core.Do(func(int64) {}) // an error means that the core has stopped
