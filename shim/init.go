@@ -341,7 +341,7 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric,
 		h.Port, h.PortGiven = c.Cfg.FabricRank, true
 	}
 	if p := membership.Of(c).Parent(); p != nil && circuits.Of(p) != nil {
-		h.Port, h.PortGiven = circuits.Of(p).Ports[p.Rank], true
+		h.Port, h.PortGiven = circuits.Of(p).Places.Ports()[p.Rank], true
 	}
 	if l.Control != nil {
 		h.Control = l.Control.Addr().String()

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/plans"
+	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/shim/arbiter"
 	"lightpath/shim/calls"
@@ -95,14 +96,15 @@ var groupShape = calls.Shape{Kind: calls.AllReduce, Type: datatype.Float32, Coun
 // newGroup creates a communicator. at returns the host of a port.
 func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 	g := &group{ground: w, cfg: cfg, site: planning.Site{
-		Cfg: &settings.Config{}, Ranks: len(cfg.ports), Ports: cfg.ports, Planes: make([]fabric.Plane, cfg.planes),
+		Cfg: &settings.Config{}, Ranks: len(cfg.ports), Places: circuit.Place(cfg.ports, cfg.size),
+		Planes:   make([]fabric.Plane, cfg.planes),
 		Template: &plans.Problem{Ranks: len(cfg.ports), BandwidthGbps: 1, ReconfigUS: 1},
 	}}
 	for r, port := range cfg.ports {
 		m := &member{g: g, rank: r, host: at(port), lanes: make([]lane, cfg.planes),
 			used: make([]int, cfg.planes), got: make([]int, cfg.planes)}
 		own := circuits.Config{
-			Rank: r, Holder: cfg.id, Ports: cfg.ports, Size: cfg.size, Planes: cfg.planes, Timeout: cfg.timeout,
+			Rank: r, Holder: cfg.id, Places: g.site.Places, Planes: cfg.planes, Timeout: cfg.timeout,
 			Port:      m.host.order,
 			Declined:  func(seq uint64) { m.answer(circuits.Answer(seq, false)) },
 			Contested: func() { m.answer(control.Message{Kind: control.MsgContested}) },
@@ -111,7 +113,7 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 		m.host.groups = append(m.host.groups, g)
 		g.members = append(g.members, m)
 	}
-	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, FabricSize: cfg.size, RoundWait: time.Second,
+	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, RoundWait: time.Second,
 		Repeats: cfg.repeats, Turn: g.members[0].machine.Turn}
 	if cfg.still {
 		own.StillAfter = 1

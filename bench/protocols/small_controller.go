@@ -8,7 +8,6 @@ import (
 	"lightpath/bench/protocols/explore"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
-	"lightpath/shim/circuits"
 )
 
 // takeover starts a controller with a higher token. The controller reads the journal, and waits for the ranks.
@@ -141,9 +140,8 @@ func (w *small) begin(plane int) {
 // agrees reports whether a communicator has agreed to a move: all its ranks have posted whose circuits between ports of
 // the communicator change.
 func (w *small) agrees(g *group, plane int, m *controller.Move) bool {
-	needed, member := []int{}, circuits.Members(g.cfg.ports, w.cfg.ports)
-	from := circuits.RankMap(nil, m.From, g.cfg.ports, member)
-	to := circuits.RankMap(nil, m.To, g.cfg.ports, member)
+	needed := []int{}
+	from, to := g.site.Places.Restrict(nil, m.From), g.site.Places.Restrict(nil, m.To)
 	for r, port := range g.cfg.ports {
 		if from[r] != to[r] {
 			needed = append(needed, port)

@@ -56,7 +56,7 @@ func (a *attachment) acquire(id, mask uint64, ports []int, h leaseHolder) (err e
 	if err := a.checkMask("acquire", mask); err != nil {
 		return err
 	}
-	if h.inside, err = a.core.cfg.inside(ports); err != nil {
+	if h.places, err = a.core.cfg.places(ports); err != nil {
 		return fmt.Errorf("controller: port %d: acquire: %w", a.port, err)
 	}
 	return a.core.do(func(now int64) { a.core.machine.acquire(h, id, mask, now) })
@@ -172,12 +172,12 @@ func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
 		if len(m.planes) < MaxPlanes && l.Mask>>len(m.planes) != 0 {
 			return fmt.Errorf("controller: port %d: held: mask %#x of %d planes", a.port, l.Mask, len(m.planes))
 		}
-		inside, err := m.cfg.inside(l.Ports)
+		places, err := m.cfg.places(l.Ports)
 		if err != nil {
 			m.lease.drop(a)
 			return fmt.Errorf("controller: port %d: held: %w", a.port, err)
 		}
-		h := leaseHolder{a: a, holder: l.Holder, inside: inside, still: l.Still, since: now}
+		h := leaseHolder{a: a, holder: l.Holder, places: places, still: l.Still, since: now}
 		for p := range m.planes {
 			if l.Mask>>p&1 != 0 && !h.beside(m.lease.held[p]) {
 				m.lease.drop(a)

@@ -80,17 +80,7 @@ func (j *Job) Check(ports, planes int) error {
 	case j.Mask == 0 || planes < MaxPlanes && j.Mask>>planes != 0:
 		return fmt.Errorf("mask %#x of %d planes", j.Mask, planes)
 	}
-	has := make(map[int]bool, len(j.Ports))
-	for _, p := range j.Ports {
-		if p < 0 || p >= ports {
-			return fmt.Errorf("port %d: there are ports 0..%d", p, ports-1)
-		}
-		if has[p] {
-			return fmt.Errorf("port %d twice", p)
-		}
-		has[p] = true
-	}
-	return nil
+	return circuit.CheckPorts(j.Ports, ports)
 }
 
 // jobOf returns the job that has a port of the plane; nil: none.
@@ -307,23 +297,6 @@ func (m *machine) obey(now int64) {
 			done(nil)
 		}
 	}
-}
-
-// targetFor returns the map of the plane after an order for a job. The circuits of the job's ports are as its map says.
-// Circuits of other ports to them are dark, and all others stay.
-func (pl *plane) targetFor(job *Job, part, at circuit.Permutation) circuit.Permutation {
-	to := at.Clone()
-	for p, peer := range to {
-		if pl.jobOf(p) == job || peer != circuit.Dark && pl.jobOf(peer) == job {
-			to[p] = circuit.Dark
-		}
-	}
-	for rank, peer := range part {
-		if peer != circuit.Dark {
-			to[job.Ports[rank]] = job.Ports[peer]
-		}
-	}
-	return to
 }
 
 // endJob gives the ports of a job back. It moves no circuit, and the end of an unknown job changes nothing.

@@ -21,31 +21,27 @@ type lease struct {
 type leaseHolder struct {
 	a      *attachment
 	holder uint64
-	inside []bool // by port: has a rank of the holder; nil: all ports have
-	still  bool   // the holder moves no circuit
+	places *circuit.Placement // of the holder's ranks; nil: at all ports
+	still  bool               // the holder moves no circuit
 	since  int64
 	told   bool // that a request waits for the plane, or that it has been disabled
 }
 
-// inside returns the ports of a lease, by port; nil: all.
-func (c *Config) inside(ports []int) ([]bool, error) {
+// places returns the placement of a lease's ranks, nil: at all ports.
+func (c *Config) places(ports []int) (*circuit.Placement, error) {
 	if len(ports) == 0 {
 		return nil, nil
 	}
-	inside := make([]bool, c.Ports)
-	for _, p := range ports {
-		if p < 0 || p >= c.Ports {
-			return nil, fmt.Errorf("lease of port %d: there are ports 0..%d", p, c.Ports-1)
-		}
-		inside[p] = true
+	if err := circuit.CheckPorts(ports, c.Ports); err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
 	}
-	return inside, nil
+	return circuit.Place(ports, c.Ports), nil
 }
 
 // circuit returns where a port's circuit in a map leads, [circuit.Dark] unless both ends are inside the lease. The
 // holder has data on no other circuit, and no other communicator has data on the plane.
 func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
-	if to := m[port]; h.inside == nil || to != circuit.Dark && h.inside[port] && h.inside[to] {
+	if to := m[port]; h.places == nil || to != circuit.Dark && h.places.Has(port) && h.places.Has(to) {
 		return to
 	}
 	return circuit.Dark
@@ -55,13 +51,8 @@ func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
 func (h *leaseHolder) beside(holders []leaseHolder) bool {
 	for i := range holders {
 		o := &holders[i]
-		if !h.still || !o.still || h.inside == nil || o.inside == nil {
+		if !h.still || !o.still || h.places == nil || o.places == nil || !h.places.Apart(o.places) {
 			return false
-		}
-		for port := range h.inside {
-			if h.inside[port] && o.inside[port] {
-				return false
-			}
 		}
 	}
 	return true

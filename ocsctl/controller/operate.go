@@ -38,7 +38,7 @@ func (m *machine) set(plane int, o *order, now int64) {
 		return
 	}
 	if o.job != nil {
-		o.target = pl.targetFor(o.job, o.part, observed)
+		o.target = circuit.Place(o.job.Ports, m.cfg.Ports).Overlay(nil, observed, o.part)
 	} else if err := pl.keeps(pl.wanted(), o.target, nil); err != nil {
 		o.done(fmt.Errorf("controller: %w", err))
 		return

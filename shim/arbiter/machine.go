@@ -33,10 +33,9 @@ const (
 
 // Config is the fixed input of a machine.
 type Config struct {
-	Ranks      int
-	Site       *planning.Site
-	FabricSize int           // ports of each plane
-	RoundWait  time.Duration // how long all ranks have to post a round
+	Ranks     int
+	Site      *planning.Site
+	RoundWait time.Duration // how long all ranks have to post a round
 	// Scripted returns the plan of a shape whose scripts are on streams, nil if there is none.
 	Scripted func(calls.Shape) *planning.Agreed
 	// Repeats is how often a sequence of operations has to come before tickets go out ahead; 0: they never do.
@@ -57,7 +56,6 @@ type Machine struct {
 	cfg    Config
 	view   View
 	book   Book
-	member []int // by port: its rank, or -1
 	failed bool
 
 	arrivals  map[uint64]*arrivals
@@ -117,7 +115,7 @@ const (
 func New(cfg Config, v View, b Book) *Machine {
 	planes := len(cfg.Site.Planes)
 	m := &Machine{
-		cfg: cfg, view: v, book: b, member: circuits.Members(cfg.Site.Ports, cfg.FabricSize),
+		cfg: cfg, view: v, book: b,
 		arrivals: map[uint64]*arrivals{},
 		rounds:   rounds{rows: make([]*ticket.Row, cfg.Ranks)}, now: make([]ticket.Plane, planes),
 		t: ticket.Ticket{Planes: make([]ticket.Plane, planes)},

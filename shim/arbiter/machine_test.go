@@ -46,14 +46,16 @@ func newRig(t *testing.T, ranks, ports, planes int) *rig {
 		Cfg: &settings.Config{}, Ranks: ranks, Planes: make([]fabric.Plane, planes),
 		Template: &plans.Problem{Ranks: ranks, BandwidthGbps: 1, ReconfigUS: 1},
 	}
-	for rank := range ranks {
-		site.Ports = append(site.Ports, rank)
+	at := make([]int, ranks)
+	for rank := range at {
+		at[rank] = rank
 	}
+	site.Places = circuit.Place(at, ports)
 	for j := range planes {
 		site.Planes[j].Name = fmt.Sprint("p", j)
 		r.maps[j] = circuit.AllDark(ports)
 	}
-	r.m = New(Config{Ranks: ranks, Site: site, FabricSize: ports, RoundWait: time.Second}, r, r)
+	r.m = New(Config{Ranks: ranks, Site: site, RoundWait: time.Second}, r, r)
 	return r
 }
 

@@ -74,7 +74,7 @@ func (m *Machine) prepare(p *planning.Agreed) {
 			continue
 		}
 		_, ports, _ := m.view.State(j)
-		target := circuits.PortMap(nil, ports, m.cfg.Site.Ports, m.member, to)
+		target := m.cfg.Site.Places.Overlay(nil, ports, to)
 		m.act(Action{Kind: Prepare, Plane: j, Epoch: m.now[j].Epoch, Target: target})
 		m.now[j] = ticket.At(m.now[j].Epoch+1, to)
 		m.moved |= 1 << j

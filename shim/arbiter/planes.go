@@ -56,7 +56,7 @@ func (m *Machine) current() bool {
 func (m *Machine) reload(planes planeset.Set) {
 	for j := range planes.Each() {
 		epoch, ports, _ := m.view.State(j)
-		m.now[j] = ticket.At(epoch, circuits.RankMap(nil, ports, m.cfg.Site.Ports, m.member))
+		m.now[j] = ticket.At(epoch, m.cfg.Site.Places.Restrict(nil, ports))
 	}
 	m.moved |= planes
 }

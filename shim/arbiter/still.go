@@ -56,7 +56,7 @@ func reconfigures(entries []plans.Entry) bool {
 // asks for them again, alone.
 func (m *Machine) mayShare() bool {
 	least := m.cfg.StillAfter
-	return least > 0 && m.still.run >= least && len(m.cfg.Site.Ports) < m.cfg.FabricSize
+	return least > 0 && m.still.run >= least && len(m.cfg.Site.Places.Ports()) < m.cfg.Site.Places.Size()
 }
 
 // unshare gives shared planes back, and requests them for the work alone.

@@ -2,7 +2,6 @@ package circuits
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"lightpath/collectives/exec"
@@ -26,8 +25,7 @@ type View interface {
 type Config struct {
 	Rank    int
 	Holder  uint64 // number of the communicator
-	Ports   []int  // by rank
-	Size    int    // ports of each plane
+	Places  *circuit.Placement
 	Planes  int
 	Timeout time.Duration // of tickets and planes
 	Port    *Port         // nil: it has no other communicators
@@ -48,9 +46,8 @@ type Config struct {
 //
 // Not safe for concurrent use, except for Offer, Recall, Prepare, Turn and OnNext.
 type Machine struct {
-	cfg    Config
-	view   View
-	member []int // by port: its rank, or -1
+	cfg  Config
+	view View
 
 	now  []ticket.Plane // epoch and map in which this communicator's operations leave each plane
 	base []uint32       // each plane's epoch when the operation in progress began
@@ -71,7 +68,7 @@ type Machine struct {
 
 // NewMachine returns a machine that has not used a plane yet.
 func NewMachine(cfg Config, v View) *Machine {
-	m := &Machine{cfg: cfg, view: v, member: Members(cfg.Ports, cfg.Size), now: make([]ticket.Plane, cfg.Planes),
+	m := &Machine{cfg: cfg, view: v, now: make([]ticket.Plane, cfg.Planes),
 		base: make([]uint32, cfg.Planes), port: cfg.Port}
 	if m.port == nil {
 		m.port = NewPort(0)
@@ -141,7 +138,7 @@ func (m *Machine) read(at time.Time, body []byte) (g *Grant, err error) {
 	}
 	bad := len(g.Planes) != len(m.now)
 	for j := range g.Use.Each() {
-		bad = bad || g.Flags&ticket.Maps != 0 && len(g.Planes[j].Maps) != len(m.cfg.Ports)
+		bad = bad || g.Flags&ticket.Maps != 0 && len(g.Planes[j].Maps) != len(m.cfg.Places.Ports())
 	}
 	if bad {
 		return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage,
@@ -189,7 +186,7 @@ func (m *Machine) Settle(at time.Time) (bool, error) {
 func (m *Machine) check(plane int, want *ticket.Plane) (epoch uint32, err error) {
 	epoch, ports, err := m.view.State(plane)
 	if err == nil && epoch == want.Epoch {
-		m.ranks = RankMap(m.ranks[:0], ports, m.cfg.Ports, m.member)
+		m.ranks = m.cfg.Places.Restrict(m.ranks[:0], ports)
 		if m.ranks.Digest() != want.Hash {
 			err = fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, epoch,
 				ocsctl.ErrUnknownMap)
@@ -211,11 +208,11 @@ func (m *Machine) Missed(moves Movement) error {
 	return nil
 }
 
-// Overlay turns a map of ranks into the map of ports to post; see [PortMap]. Only the operation's moves change the map
+// Overlay turns a map of ranks into the map of ports to post; see [circuit.Placement]. Only the operation's moves change the map
 // of ports meanwhile, so every rank requests the same map at any time. The result is valid until the next call.
 func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permutation {
 	_, ports, _ := m.view.State(plane)
-	m.ports = PortMap(m.ports[:0], ports, m.cfg.Ports, m.member, target)
+	m.ports = m.cfg.Places.Overlay(m.ports[:0], ports, target)
 	return m.ports
 }
 
@@ -237,42 +234,4 @@ func (m *Machine) Done(moves Movement) control.Message {
 	}
 	m.request = ticket.Append(m.request[:0], &t)
 	return control.Message{Kind: control.MsgDone, Seq: m.grant.Seq, Body: m.request}
-}
-
-// Members returns the rank at each port, -1 for a port outside the communicator.
-func Members(ports []int, all int) []int {
-	member := slices.Repeat([]int{-1}, all)
-	for r, port := range ports {
-		member[port] = r
-	}
-	return member
-}
-
-// PortMap appends a plane's map of ports to m, with the circuits of a map of members. Circuits between two other ports
-// stay. Those between another port and a member go dark: no data is on them, since only members send on the plane.
-func PortMap(m, ports circuit.Permutation, portOf, member []int, ranks circuit.Permutation) circuit.Permutation {
-	for p, to := range ports {
-		if to != circuit.Dark && (member[p] >= 0 || member[to] >= 0) {
-			to = circuit.Dark
-		}
-		m = append(m, to)
-	}
-	for r, to := range ranks {
-		if to != circuit.Dark {
-			m[portOf[r]] = portOf[to]
-		}
-	}
-	return m
-}
-
-// RankMap appends a plane's map of ports to m as a map of members. It drops circuits to ports outside the communicator.
-func RankMap(m, ports circuit.Permutation, portOf, member []int) circuit.Permutation {
-	for _, p := range portOf {
-		to := ports[p]
-		if to != circuit.Dark {
-			to = member[to]
-		}
-		m = append(m, to)
-	}
-	return m
 }

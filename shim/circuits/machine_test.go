@@ -30,7 +30,7 @@ const dark = circuit.Dark
 
 // newMachine returns the machine of rank 1 of 3 at ports 4, 1 and 3 of a plane of 6 ports.
 func newMachine(p fakePlanes) *circuits.Machine {
-	return circuits.NewMachine(circuits.Config{Rank: 1, Holder: 7, Ports: []int{4, 1, 3}, Size: 6, Planes: len(p),
+	return circuits.NewMachine(circuits.Config{Rank: 1, Holder: 7, Places: circuit.Place([]int{4, 1, 3}, 6), Planes: len(p),
 		Timeout: 3 * time.Second}, p)
 }
 
@@ -152,18 +152,6 @@ func TestOverdue(t *testing.T) {
 		}
 		if err := m.Overdue(start.Add(k.limit), &op); !errors.Is(err, k.err) {
 			t.Errorf("%s: %v, want %v", name, err, k.err)
-		}
-	}
-}
-
-// TestPortMap: a map of ranks takes circuits between members and other ports off. So it is the same before and after
-// the move that does this.
-func TestPortMap(t *testing.T) {
-	want := circuit.Permutation{5, dark, dark, 4, 3, dark}
-	for _, ports := range []circuit.Permutation{{5, 2, dark, 4, dark, 1}, want} {
-		m := newMachine(fakePlanes{{ports: ports}})
-		if got := m.Overlay(0, circuit.Permutation{2, dark, 0}); !got.Equal(want) {
-			t.Errorf("%v becomes %v, want %v", ports, got, want)
 		}
 	}
 }

@@ -89,17 +89,17 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 	case fab == nil:
 		return nil
 	}
-	places, err := endpoints.AssignPorts(c.Table, fab.Ranks)
+	ports, err := endpoints.AssignPorts(c.Table, fab.Ranks)
 	if err != nil {
 		return err
 	}
-	p := &Planes{Site: planning.NewSite(c.Cfg, fab.Fabric, places), c: c}
+	p := &Planes{Site: planning.NewSite(c.Cfg, fab.Fabric, ports), c: c}
 	transport, err := endpoints.ChooseTransport(c.Table, c.Cfg)
 	if err != nil {
 		return err
 	}
 	p.Packets = dispatch.PacketCosts(transport)
-	if p.Controller, err = endpoints.AttachPort(fab, places[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
+	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
 	if p.Controller.NumPorts() != fab.Ranks || len(p.Controller.Planes()) != len(fab.Planes) {
@@ -114,7 +114,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 		return err
 	}
 	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
-	p.enter(Config{Rank: c.Rank, Holder: c.ID, Ports: places, Size: fab.Ranks, Planes: len(fab.Planes),
+	p.enter(Config{Rank: c.Rank, Holder: c.ID, Places: p.Places, Planes: len(fab.Planes),
 		Timeout: c.Cfg.Timeout, Declined: func(seq uint64) { p.tell(Answer(seq, false)) },
 		Contested: func() { p.tell(control.Message{Kind: control.MsgContested}) }})
 	recorder.Of(c).Planes = len(fab.Planes)
@@ -222,7 +222,7 @@ func (p *Planes) Close() {
 	})
 }
 
-// Switches lets a communicator move its planes by maps of ranks; see [PortMap] for the circuits of other ports.
+// Switches lets a communicator move its planes by maps of ranks; see [circuit.Placement] for the circuits of other ports.
 type Switches struct {
 	ocsctl.Use
 	p *Planes

@@ -30,7 +30,7 @@ type Agreed struct {
 type Site struct {
 	Cfg      *settings.Config
 	Ranks    int
-	Ports    []int  // by rank
+	Places   *circuit.Placement
 	fabric   string // digest
 	name     string // of the fabric
 	Planes   []fabric.Plane
@@ -46,7 +46,8 @@ func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 	t := fab.Problem()
 	t.Ranks = len(ports)
 	t.Final = plans.Final{Kind: plans.FinalInitial}
-	return Site{Cfg: cfg, Ranks: len(ports), Ports: ports, fabric: fab.Digest(), name: fab.Name, Planes: fab.Planes,
+	return Site{Cfg: cfg, Ranks: len(ports), Places: circuit.Place(ports, fab.Ranks), fabric: fab.Digest(),
+		name: fab.Name, Planes: fab.Planes,
 		Template: t, Pods: dispatch.PodsOf(fab, ports),
 		agreeUS: float64(fab.Costs.Barrier) / float64(time.Microsecond)}
 }

@@ -61,7 +61,7 @@ func TestPlansAreShared(t *testing.T) {
 		for _, site := range []*Site{siteAt(0, 1, 2, 3), siteAt(7, 5, 6, 4)} {
 			b := open(t, site)
 			if again := row(t, b, s).Best; again == nil || again.ID != first.ID || b.Plannings() != 0 {
-				t.Errorf("ports %v: %d plans made", site.Ports, b.Plannings())
+				t.Errorf("ports %v: %d plans made", site.Places.Ports(), b.Plannings())
 			}
 		}
 		for name, k := range map[string]struct {

@@ -86,7 +86,7 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 		return err
 	}
 	l.machine = arbiter.New(arbiter.Config{
-		Ranks: c.Ranks, Site: &p.Site, FabricSize: p.Controller.NumPorts(), RoundWait: c.Cfg.DemandWait,
+		Ranks: c.Ranks, Site: &p.Site, RoundWait: c.Cfg.DemandWait,
 		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
 		StillAfter: arbiter.DefaultStillAfter, Turn: p.Turn,
 	}, view{p}, l.Book)
@@ -256,7 +256,7 @@ func (l *Leader) acquire(planes planeset.Set, still bool) {
 	if still {
 		ask = l.p.Controller.Share
 	}
-	mask, err := ask(uint64(planes), l.c.ID, l.p.Ports...)
+	mask, err := ask(uint64(planes), l.c.ID, l.p.Places.Ports()...)
 	if err != nil && !errors.Is(err, errdefs.ErrDestroyed) {
 		err = fmt.Errorf("shim: planes for communicator %#x: %w", l.c.ID, err)
 	}

@@ -70,14 +70,14 @@ func newLeader() (*Leader, *controller) {
 	at := &controller{grant: make(chan struct{})}
 	c := comm.New(comm.Identity{Ranks: ranks})
 	p := &circuits.Planes{
-		Site: planning.Site{Cfg: &settings.Config{}, Ranks: ranks, Ports: []int{0, 1},
+		Site: planning.Site{Cfg: &settings.Config{}, Ranks: ranks, Places: circuit.Place([]int{0, 1}, ranks),
 			Planes: make([]fabric.Plane, planes.Len()), Template: &plans.Problem{Ranks: ranks}},
 		Controller: &endpoints.Controller{Client: at},
 	}
 	Handle(c)
 	l := Of(c)
 	l.p = p
-	l.machine = arbiter.New(arbiter.Config{Ranks: ranks, Site: &p.Site, FabricSize: ranks}, view{p}, book{})
+	l.machine = arbiter.New(arbiter.Config{Ranks: ranks, Site: &p.Site}, view{p}, book{})
 	for i := range l.timers {
 		l.timers[i] = time.NewTimer(time.Hour)
 		l.timers[i].Stop()
