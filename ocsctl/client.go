@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -33,6 +34,56 @@ var (
 type PlaneState struct {
 	Epoch uint32
 	Map   circuit.Permutation // of ports
+}
+
+// Lease is a holder's use of planes, or its request for them.
+type Lease struct {
+	Mask   uint64 `json:"mask"` // bit j: plane j
+	Holder uint64 `json:"holder"`
+	// Ports are those of the holder's ranks; none: all ports. Only on circuits between them does the holder send, so a
+	// move of the holder waits for their posts only, and only for those of such circuits.
+	Ports []int `json:"ports,omitempty"`
+	// Shared: others of disjoint ports that share may hold the planes at the same time. Posts of the holder are refused.
+	Shared bool `json:"shared,omitempty"`
+	// Circuits, only of a shared lease with ports: the controller makes these circuits before it grants the planes. It has
+	// a map of the holder's ranks for each plane of the mask; none: the circuits stay as they are. The holder checks the
+	// maps after the grant, since a plane may have owners that forbid the move.
+	Circuits []circuit.Permutation `json:"circuits,omitempty"`
+}
+
+// CheckMask returns an error if a mask names no plane, or one that is not there.
+func CheckMask(mask uint64, planes int) error {
+	if mask == 0 || planes < 64 && mask>>planes != 0 {
+		return fmt.Errorf("mask %#x of %d planes", mask, planes)
+	}
+	return nil
+}
+
+// MaxCircuits bounds the entries of all maps of Lease.Circuits together.
+const MaxCircuits = 1 << 13
+
+// Check returns an error if the lease cannot be one of planes with so many ports.
+func (l *Lease) Check(ports, planes int) error {
+	if err := CheckMask(l.Mask, planes); err != nil {
+		return err
+	}
+	if err := circuit.CheckPorts(l.Ports, ports); err != nil {
+		return err
+	}
+	switch n := len(l.Circuits); {
+	case n == 0:
+		return nil
+	case !l.Shared || len(l.Ports) == 0:
+		return errors.New("circuits for a lease that is not shared, or names no ports")
+	case n != bits.OnesCount64(l.Mask) || n*len(l.Ports) > MaxCircuits:
+		return fmt.Errorf("circuits of %d planes and %d ports, for %d planes", n, len(l.Ports), bits.OnesCount64(l.Mask))
+	}
+	for i, m := range l.Circuits {
+		if err := m.Validate(len(l.Ports)); err != nil {
+			return fmt.Errorf("circuits of plane %d of the lease: map %w", i, err)
+		}
+	}
+	return nil
 }
 
 // Client is one port's connection to the controller of its planes. Safe for concurrent
@@ -62,16 +113,10 @@ type Client interface {
 	// Refused returns why a post of this port for a holder was refused, nil if none was (poll). The result does not
 	// change back, because the holder's ranks and the controller disagree on the plane's state.
 	Refused(plane int, holder uint64) error
-	// Acquire obtains planes for one holder, all at once and in one global order among holders; it blocks until granted.
-	// It grants the planes of mask that are in service; if none is, the error wraps ErrPlaneDown. Release gives planes
+	// Acquire obtains the planes of a lease, all at once and in one global order among holders; it blocks until granted.
+	// It grants the planes of the mask that are in service; if none is, the error wraps ErrPlaneDown. Release gives planes
 	// back. A holder has at most one Acquire outstanding, and several holders may wait.
-	//
-	// ports are those of the holder's ranks; none: all ports. Only on circuits between them does the holder send, so a
-	// move of the holder waits for their posts only, and only for those of such circuits.
-	Acquire(mask, holder uint64, ports ...int) (granted uint64, err error)
-	// Share is Acquire for a holder that moves no circuit: its posts are refused. Others of disjoint ports that move none
-	// may hold the planes at the same time.
-	Share(mask, holder uint64, ports ...int) (granted uint64, err error)
+	Acquire(l Lease) (granted uint64, err error)
 	Release(mask uint64, holder uint64) error
 	// OnChange registers a function that the client's goroutine calls after any change of state. It must not block.
 	OnChange(func())

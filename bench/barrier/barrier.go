@@ -86,7 +86,7 @@ func Run(o Options) (*Report, error) {
 		}
 		ranks[p] = newRank(c, &o)
 	}
-	if _, err := ranks[0].client.Acquire(1, holder); err != nil {
+	if _, err := ranks[0].client.Acquire(ocsctl.Lease{Mask: 1, Holder: holder}); err != nil {
 		return nil, err
 	}
 	if o.Mode == Sleep {

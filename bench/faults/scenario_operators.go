@@ -203,7 +203,7 @@ func stranger(g *rig) error {
 		clients[port] = c
 	}
 	const plane, holder, other = 1, 1, 2
-	if _, err := clients[0].Acquire(1<<plane, holder); err != nil {
+	if _, err := clients[0].Acquire(ocsctl.Lease{Mask: 1 << plane, Holder: holder}); err != nil {
 		return err
 	}
 	before, err := g.status(plane)

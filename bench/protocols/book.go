@@ -25,7 +25,7 @@ func newBook(cfg *groupConfig) book {
 		b.plan.Plan = &plans.Plan{Initial: ring, Planes: move}
 		b.rests.Plan = &plans.Plan{Initial: ring, Planes: make([][]plans.Entry, cfg.planes)}
 	}
-	if !cfg.still {
+	if !cfg.share {
 		b.rests = b.plan
 	}
 	return b

@@ -36,8 +36,14 @@ func TestExplore(t *testing.T) {
 	both := []int{0, 1}
 	// side returns a world of two communicators side by side. The choices begin with the last call of each.
 	side := func(a, b []int) smallConfig {
-		return smallConfig{still: true, warm: 2, busy: true, comms: []smallComm{{[]int{0, 1}, len(a), a},
+		return smallConfig{share: true, warm: 2, busy: true, comms: []smallComm{{[]int{0, 1}, len(a), a},
 			{[]int{2, 3}, len(b), b}}}
+	}
+	// overlapping returns a world of two communicators with one port in common, so the controller makes circuits for each
+	// operation. Each has made one; the second one makes so many.
+	overlapping := func(second int) smallConfig {
+		return smallConfig{share: true, warm: 1, busy: true,
+			comms: []smallComm{calls(0, 0), {[]int{1, 2}, second, make([]int, second)}}}
 	}
 	for name, k := range map[string]struct {
 		long bool
@@ -61,16 +67,18 @@ func TestExplore(t *testing.T) {
 		"ahead: takeover": {true, smallConfig{comms: []smallComm{calls(0, 0, 0)}, warm: 2, crash: true,
 			repeats: 2}},
 		"shared: loops": {cfg: side([]int{0, 0, 0}, []int{0, 0, 0})},
-		"shared: common ports": {cfg: smallConfig{still: true, warm: 2, busy: true,
+		"shared: common ports": {cfg: smallConfig{share: true, warm: 2, busy: true,
 			comms: []smallComm{calls(0, 0, 0), calls(0, 0, 0)}}},
-		"shared: one moves":                    {true, side([]int{0, 0, 1}, []int{0, 0, 0})},
-		"shared: both move":                    {true, side([]int{0, 0, 1}, []int{0, 0, 1})},
-		"order: by turns":                      {cfg: by(both, both, "ABABA", "ABABA")},
-		"order: another order":                 {cfg: by(both, both, "ABABB", "ABABB")},
-		"order: another one of one rank":       {true, by(both, []int{1, 2}, "AAA", "ABABBA", "BBB")},
-		"leftover: part":                       {cfg: smallConfig{comms: []smallComm{whole(0), part}}},
-		"leftover: part, after a crash":        {true, smallConfig{comms: []smallComm{whole(0), part}, crash: true}},
-		"leftover: part and whole at one time": {true, smallConfig{comms: []smallComm{whole(1), part}}},
+		"shared: the controller makes circuits": {cfg: overlapping(1)},
+		"shared: both need circuits":            {true, overlapping(2)},
+		"shared: one moves":                     {true, side([]int{0, 0, 1}, []int{0, 0, 0})},
+		"shared: both move":                     {true, side([]int{0, 0, 1}, []int{0, 0, 1})},
+		"order: by turns":                       {cfg: by(both, both, "ABABA", "ABABA")},
+		"order: another order":                  {cfg: by(both, both, "ABABB", "ABABB")},
+		"order: another one of one rank":        {true, by(both, []int{1, 2}, "AAA", "ABABBA", "BBB")},
+		"leftover: part":                        {cfg: smallConfig{comms: []smallComm{whole(0), part}}},
+		"leftover: part, after a crash":         {true, smallConfig{comms: []smallComm{whole(0), part}, crash: true}},
+		"leftover: part and whole at one time":  {true, smallConfig{comms: []smallComm{whole(1), part}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if k.long && !long {
@@ -78,7 +86,7 @@ func TestExplore(t *testing.T) {
 			}
 			cfg := k.cfg
 			cfg.ports = max(len(cfg.order), len(cfg.comms[0].ports))
-			if cfg.still {
+			if cfg.share {
 				cfg.ports = 4
 			}
 			cfg.planes = max(cfg.planes, 1)
@@ -87,7 +95,7 @@ func TestExplore(t *testing.T) {
 			}
 			cfg.together = new(bool)
 			exploreSmall(t, cfg)
-			if side := cfg.still && cfg.comms[1].ports[0] > 1; side != *cfg.together {
+			if side := cfg.share && cfg.comms[1].ports[0] > 1; side != *cfg.together {
 				t.Errorf("the communicators share a plane: %v", *cfg.together)
 			}
 		})

@@ -62,7 +62,7 @@ func (g *group) operation(n int) called {
 
 // keeps reports whether an operation leaves its circuits as they are.
 func (g *group) keeps(n int) bool {
-	if g.cfg.still {
+	if g.cfg.share {
 		return g.operation(n).shape == groupShape
 	}
 	return g.cfg.keeps > 0 && (n+1)%g.cfg.keeps == 0
@@ -81,7 +81,7 @@ type groupConfig struct {
 	script   func(operation int) (shape, skipped int)
 	busy     bool // it has held its planes for too long when its next operation begins
 	anywhere bool // its plan begins with any maps, so planes are not prepared for it
-	still    bool // operations of shape 0 keep their circuits; after one of them, planes are shared
+	share    bool // operations of shape 0 keep their circuits; after one of them, planes are shared
 }
 
 // await is an Await action under way.
@@ -115,8 +115,8 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 	}
 	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, RoundWait: time.Second,
 		Repeats: cfg.repeats, Turn: g.members[0].machine.Turn}
-	if cfg.still {
-		own.StillAfter = 1
+	if cfg.share {
+		own.ShareAfter = 1
 	}
 	g.members[0].machine.OnNext(func() { w.later(func() { g.step(arbiter.Event{Kind: arbiter.Next}) }) })
 	g.machine = arbiter.New(own, view{g.members[0].host, cfg.id}, newBook(cfg))
@@ -182,7 +182,8 @@ func (g *group) perform(a *arbiter.Action) {
 	case arbiter.Acquire:
 		h.asked++
 		g.wanted = g.ground.now(h)
-		q := acquire{h.asked, g.cfg.id, uint64(a.Planes), g.cfg.ports, a.Still}
+		q := acquire{h.asked, a.Lease}
+		q.Holder = g.cfg.id
 		h.wants[g.cfg.id] = q
 		h.tell(q)
 	case arbiter.Release:

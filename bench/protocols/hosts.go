@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"lightpath/ocsctl"
-	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter"
 	"lightpath/shim/circuits"
@@ -37,12 +36,12 @@ type host struct {
 // Messages between hosts and controllers.
 type (
 	hello struct {
-		held    []controller.LeaseSnapshot
+		held    []ocsctl.Lease
 		known   []uint32 // epochs of planes
 		session uint64   // at the controller with the last token; 0: none
 	}
 	welcome struct {
-		held    []controller.LeaseSnapshot
+		held    []ocsctl.Lease
 		states  []news                // by plane
 		past    map[planeEpoch]uint64 // digests of the maps of earlier epochs
 		token   uint64
@@ -75,9 +74,8 @@ type (
 		since  time.Time
 	}
 	acquire struct {
-		id, holder, mask uint64
-		ports            []int
-		still            bool
+		id uint64
+		ocsctl.Lease
 	}
 	release struct{ holder, mask uint64 }
 	wanted  struct{ holder, mask uint64 }
@@ -86,14 +84,6 @@ type (
 		err      error
 	}
 )
-
-// ask passes a request for planes to the controller.
-func (m *acquire) ask(a controller.Attachment) error {
-	if m.still {
-		return a.Share(m.id, m.mask, m.holder, m.ports...)
-	}
-	return a.Acquire(m.id, m.mask, m.holder, m.ports...)
-}
 
 func newHost(w ground, port, ports, planes int) *host {
 	h := &host{ground: w, port: port, planes: make([]news, planes), held: map[uint64]uint64{},
@@ -108,9 +98,9 @@ func newHost(w ground, port, ports, planes int) *host {
 func (h *host) hello() hello {
 	m := hello{}
 	for _, holder := range slices.Sorted(maps.Keys(h.held)) {
-		l := controller.LeaseSnapshot{Port: h.port, Holder: holder, Mask: h.held[holder]}
+		l := ocsctl.Lease{Holder: holder, Mask: h.held[holder]}
 		if g := h.ground.group(holder); g != nil {
-			l.Ports, l.Still = g.cfg.ports, g.machine.Shares()
+			l.Ports, l.Shared = g.cfg.ports, g.machine.Shares()
 		}
 		m.held = append(m.held, l)
 	}
@@ -193,7 +183,7 @@ func (h *host) welcome(m welcome) {
 		return
 	}
 	for _, holder := range slices.Sorted(maps.Keys(has)) {
-		if mask := has[holder] &^ h.wants[holder].mask &^ h.held[holder]; mask != 0 {
+		if mask := has[holder] &^ h.wants[holder].Mask &^ h.held[holder]; mask != 0 {
 			h.up.send(release{holder, mask})
 		}
 	}

@@ -95,7 +95,7 @@ func (j *job) open() {
 		j.w.holders++
 		g := newGroup(j.w, &groupConfig{id: j.w.holders, ports: j.ports[first:], size: j.w.cfg.Ports,
 			planes: j.w.cfg.Planes, keeps: 3, timeout: operationTimeout, repeats: repeats(j.w.cfg.Repeats),
-			script: j.w.script, still: j.w.cfg.Still != 0},
+			script: j.w.script, share: j.w.cfg.Share != 0},
 			func(p int) *host { return j.w.ports[p].host })
 		j.groups = append(j.groups, g)
 		j.w.groups[g.cfg.id] = g
@@ -145,7 +145,7 @@ func repeats(n int) int {
 
 // script repeats three operations, mostly.
 func (w *world) script(i int) (shape, skipped int) {
-	if shape = 0; i%3 == 2 && w.cfg.Still == 0 {
+	if shape = 0; i%3 == 2 && w.cfg.Share == 0 {
 		shape = 1
 	}
 	switch w.choose.Choose(16) {

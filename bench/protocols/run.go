@@ -18,7 +18,7 @@ type Config struct {
 	Jobs        int      // that share the ports and contend for the planes
 	Unfenced    int      // 1: switches do not know the tokens of controllers
 	Repeats     int      // of operations, after which tickets go out ahead; 1: they never do
-	Still       int      // 1: most operations keep their circuits, and communicators share planes
+	Share       int      // 1: most operations keep their circuits, and communicators share planes
 	Turns       int      // 1: each rank makes one call at a time, in the order of its job's program
 	Operations  int      // after which the run heals and ends
 	Faults      []string // names of the faults that may happen; empty: all

@@ -39,8 +39,8 @@ func TestSimulation(t *testing.T) {
 			Faults: []string{"controller-crash", "rank-killed", "rank-pause", "switch-lost-light"}}},
 		"leaders":        {10, Config{Faults: []string{"clock-jump", "controller-isolated", "controller-pause"}}},
 		"without fences": {20, Config{Unfenced: 1}},
-		"shared":         {10, Config{Still: 1, Ports: 8, Jobs: 4, Planes: 1}},
-		"shared, planes": {10, Config{Still: 1, Ports: 6, Jobs: 3}},
+		"shared":         {10, Config{Share: 1, Ports: 8, Jobs: 4, Planes: 1}},
+		"shared, planes": {10, Config{Share: 1, Ports: 6, Jobs: 3}},
 		"turns":          {10, Config{Turns: 1}},
 		"turns of a job": {10, Config{Turns: 1, Ports: 3, Jobs: 1}},
 	} {
@@ -51,7 +51,7 @@ func TestSimulation(t *testing.T) {
 			all.Add(sum.Coverage)
 			t.Logf("%d runs, %d operations in %v of simulated time, %d tickets used ahead, %d on shared planes",
 				sum.Runs, sum.Operations, sum.Simulated.Round(time.Second), sum.Ahead, sum.Shared)
-			if k.cfg.Still != 0 && sum.Shared < sum.Operations/10 {
+			if k.cfg.Share != 0 && sum.Shared < sum.Operations/10 {
 				t.Errorf("of %d operations, %d tickets were for shared planes", sum.Operations, sum.Shared)
 			}
 			if failed != nil {

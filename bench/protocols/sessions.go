@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -72,10 +73,10 @@ func (p *process) attach(c *connection, m hello) error {
 			}
 		}
 	}
-	held := []controller.LeaseSnapshot{}
+	held := []ocsctl.Lease{}
 	for holder := uint64(0); holder <= p.w.holders; holder++ {
 		if byHolder[holder] != 0 {
-			held = append(held, controller.LeaseSnapshot{Port: x.port, Holder: holder, Mask: byHolder[holder]})
+			held = append(held, ocsctl.Lease{Holder: holder, Mask: byHolder[holder]})
 		}
 	}
 	clear(x.dirty)
@@ -117,7 +118,7 @@ func (x *session) serve(m any) {
 		switch {
 		case !again:
 			x.asked[m.id] = nil
-			err = m.ask(x.at)
+			err = x.at.Acquire(m.id, m.Lease)
 		case answer != nil: // after a break
 			x.fresh = append(x.fresh, m.id)
 			x.wake()

@@ -27,7 +27,7 @@ type smallConfig struct {
 	repeats       int   // after which tickets go out ahead
 	busy          bool  // each communicator has held its planes for too long when its next operation begins
 	prepare       bool  // planes are prepared for tickets ahead
-	still         bool  // operations of shape 0 keep their circuits, and communicators share planes
+	share         bool  // operations of shape 0 keep their circuits, and communicators share planes
 	together      *bool // becomes true when two communicators hold a plane
 	// order lists, by port, the communicators in the order in which its rank calls them; nil: in any order.
 	order [][]int
@@ -143,7 +143,7 @@ func newSmall(cfg smallConfig, print *explore.Fingerprinter) (*small, error) {
 	for i, c := range cfg.comms {
 		own := &groupConfig{id: uint64(i) + 1, ports: c.ports, size: cfg.ports, planes: cfg.planes,
 			operations: c.operations, timeout: time.Minute, busy: cfg.busy, repeats: cfg.repeats,
-			anywhere: !cfg.prepare && !cfg.still, still: cfg.still}
+			anywhere: !cfg.prepare && !cfg.share, share: cfg.share}
 		if len(c.shapes) > 0 {
 			own.script = func(i int) (shape, skipped int) { return c.shapes[i], 0 }
 		}
@@ -167,7 +167,7 @@ func newSmall(cfg smallConfig, print *explore.Fingerprinter) (*small, error) {
 // the choices wait for the others.
 func (w *small) plainest() int {
 	return max(0, slices.IndexFunc(w.steps, func(s smallStep) bool {
-		return !w.cfg.still || s.kind != stepAsk || w.groups[s.at].members[s.rank].ended < w.cfg.warm
+		return !w.cfg.share || s.kind != stepAsk || w.groups[s.at].members[s.rank].ended < w.cfg.warm
 	}))
 }
 

@@ -137,15 +137,19 @@ func (w *small) begin(plane int) {
 	}
 }
 
-// agrees reports whether a communicator has agreed to a move: all its ranks have posted whose circuits between ports of
-// the communicator change.
+// agrees reports whether a communicator has agreed to a move: it waits for shared planes with these circuits, or all its
+// ranks have posted whose circuits between ports of the communicator change.
 func (w *small) agrees(g *group, plane int, m *controller.Move) bool {
 	needed := []int{}
+	asks := g.members[0].host.wants[g.cfg.id]
 	from, to := g.site.Places.Restrict(nil, m.From), g.site.Places.Restrict(nil, m.To)
 	for r, port := range g.cfg.ports {
 		if from[r] != to[r] {
 			needed = append(needed, port)
 		}
+	}
+	if asks.Shared && to.Equal(asks.Circuits[plane]) {
+		return true
 	}
 	return len(needed) > 0 && !slices.ContainsFunc(needed, func(port int) bool {
 		return !w.posted[smallPost{g.cfg.id, port, plane, m.Epoch, m.To.Digest()}]
@@ -166,7 +170,7 @@ func (w *small) serve(h *host, m any) {
 	case agree:
 		err = (*at).Post(m.plane, m.epoch, m.holder, m.target)
 	case acquire:
-		err = m.ask(*at)
+		err = (*at).Acquire(m.id, m.Lease)
 	case release:
 		err = (*at).Release(m.mask, m.holder)
 	}

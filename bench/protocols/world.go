@@ -303,7 +303,7 @@ func describe(m any) string {
 	case agree:
 		return fmt.Sprintf("post plane %d epoch %d holder %d: %v", m.plane, m.epoch, m.holder, m.target)
 	case acquire:
-		return fmt.Sprintf("request %d: planes %#x for holder %d", m.id, m.mask, m.holder)
+		return fmt.Sprintf("request %d: planes %#x for holder %d", m.id, m.Mask, m.Holder)
 	case wanted:
 		return fmt.Sprintf("holder %d: planes %#x are wanted", m.holder, m.mask)
 	case release:

@@ -65,7 +65,7 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 		}
 	}
 	const holder = 1
-	if _, err := clients[0].Acquire(1<<planes-1, holder); err != nil {
+	if _, err := clients[0].Acquire(ocsctl.Lease{Mask: 1<<planes - 1, Holder: holder}); err != nil {
 		t.Fatal(err)
 	}
 	base := make([]uint32, planes)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
 
@@ -212,7 +213,7 @@ type PlaneSnapshot struct {
 	Missing  []int               `json:"missing,omitempty"`
 	Unlit    []int               `json:"unlit,omitempty"`    // ports whose circuit receives no light
 	Dim      []int               `json:"dim,omitempty"`      // ports that receive less than their baseline; see Baseline
-	Holders  []LeaseSnapshot     `json:"holders,omitempty"`  // more than one: all are still
+	Holders  []LeaseSnapshot     `json:"holders,omitempty"`  // more than one: all share it
 	Trial    *Trial              `json:"trial,omitempty"`    // a change that is to be confirmed
 	Verified string              `json:"verified,omitempty"` // how the circuits were verified; "": they are not as desired
 	Switches uint64              `json:"switches"`
@@ -233,10 +234,9 @@ type PortSnapshot struct {
 // LeaseSnapshot is a lease of planes, granted or requested.
 type LeaseSnapshot struct {
 	Port   int       `json:"port"`
-	Ports  []int     `json:"-"` // of the holder's ranks, nil: all ports; only in AttachOptions.Held
 	Holder uint64    `json:"holder"`
 	Mask   uint64    `json:"mask"`
-	Still  bool      `json:"still,omitempty"` // its holder moves no circuit
+	Shared bool      `json:"shared,omitempty"` // others may hold the planes too
 	Since  time.Time `json:"since"`
 	Job    string    `json:"job,omitempty"` // the job of the port, on one of these planes
 }
@@ -266,7 +266,7 @@ type AttachOptions struct {
 	// Held lists the leases that the controller before this one had granted to the rank. During the grace time
 	// after a takeover the rank gets them back, and Attach fails with ErrHeld if another rank has claimed one of
 	// the planes. Otherwise Held is ignored.
-	Held []LeaseSnapshot
+	Held []ocsctl.Lease
 	// Known lists, by plane, the newest epoch that an earlier controller has published to the rank; nil: none has. A
 	// plane with a lower epoch goes out of service, since the journal has lost changes. Without a journal, Known is
 	// ignored.
@@ -280,13 +280,9 @@ type AttachOptions struct {
 type Attachment interface {
 	// Post agrees, for the plane's holder, to move plane from epoch to target. The port must be drained.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
-	// Acquire asks for the planes of mask, as one lease of holder, whose ranks are at ports; none: at all ports.
-	// [Sink.Granted] answers with the same id. Planes that the holder still has are given back first, since their Release
-	// may have been lost with a connection.
-	Acquire(id, mask, holder uint64, ports ...int) error
-	// Share is Acquire for a holder that moves no circuit: its posts are refused. Others of disjoint ports that move none
-	// may hold the planes at the same time.
-	Share(id, mask, holder uint64, ports ...int) error
+	// Acquire asks for the planes of a lease. [Sink.Granted] answers with the same id. Planes that the holder still has are
+	// given back first, since their Release may have been lost with a connection. l belongs to the core.
+	Acquire(id uint64, l ocsctl.Lease) error
 	// Release gives planes of holder's lease back.
 	Release(mask, holder uint64) error
 	// Detach ends the attachment and releases its planes. Unless clean, the rank has died: its posts are void,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
 
@@ -43,23 +44,15 @@ func (a *attachment) Post(plane int, epoch uint32, holder uint64, target circuit
 }
 
 // Acquire implements Attachment.
-func (a *attachment) Acquire(id, mask, holder uint64, ports ...int) error {
-	return a.acquire(id, mask, ports, leaseHolder{a: a, holder: holder})
-}
-
-// Share implements Attachment.
-func (a *attachment) Share(id, mask, holder uint64, ports ...int) error {
-	return a.acquire(id, mask, ports, leaseHolder{a: a, holder: holder, still: true})
-}
-
-func (a *attachment) acquire(id, mask uint64, ports []int, h leaseHolder) (err error) {
-	if err := a.checkMask("acquire", mask); err != nil {
-		return err
+func (a *attachment) Acquire(id uint64, l ocsctl.Lease) error {
+	if a.port < 0 {
+		return fmt.Errorf("controller: acquire: %w", errNoPort)
 	}
-	if h.places, err = a.core.cfg.places(ports); err != nil {
+	if err := l.Check(a.core.cfg.Ports, len(a.core.cfg.Planes)); err != nil {
 		return fmt.Errorf("controller: port %d: acquire: %w", a.port, err)
 	}
-	return a.core.do(func(now int64) { a.core.machine.acquire(h, id, mask, now) })
+	q := leaseRequest{a.core.cfg.holder(a, &l), id, l.Mask, l.Circuits}
+	return a.core.do(func(now int64) { a.core.machine.acquire(q, now) })
 }
 
 // Release implements Attachment.
@@ -99,8 +92,8 @@ func (a *attachment) checkMask(what string, mask uint64) error {
 	if a.port < 0 {
 		return fmt.Errorf("controller: %s: %w", what, errNoPort)
 	}
-	if n := len(a.core.cfg.Planes); mask == 0 || n < MaxPlanes && mask>>n != 0 {
-		return fmt.Errorf("controller: port %d: %s: mask %#x of %d planes", a.port, what, mask, n)
+	if err := ocsctl.CheckMask(mask, len(a.core.cfg.Planes)); err != nil {
+		return fmt.Errorf("controller: port %d: %s: %w", a.port, what, err)
 	}
 	return nil
 }
@@ -163,21 +156,19 @@ func (m *machine) show(a *attachment) {
 }
 
 // claim gives a rank the leases back that the controller before this one had granted.
-func (m *machine) claim(a *attachment, held []LeaseSnapshot, now int64) error {
+func (m *machine) claim(a *attachment, held []ocsctl.Lease, now int64) error {
 	if m.grace == 0 {
 		return nil
 	}
 	var all uint64
-	for _, l := range held {
-		if len(m.planes) < MaxPlanes && l.Mask>>len(m.planes) != 0 {
-			return fmt.Errorf("controller: port %d: held: mask %#x of %d planes", a.port, l.Mask, len(m.planes))
-		}
-		places, err := m.cfg.places(l.Ports)
-		if err != nil {
+	for i := range held {
+		l := &held[i]
+		if err := l.Check(m.cfg.Ports, len(m.planes)); err != nil {
 			m.lease.drop(a)
 			return fmt.Errorf("controller: port %d: held: %w", a.port, err)
 		}
-		h := leaseHolder{a: a, holder: l.Holder, places: places, still: l.Still, since: now}
+		h := m.cfg.holder(a, l)
+		h.since = now
 		for p := range m.planes {
 			if l.Mask>>p&1 != 0 && !h.beside(m.lease.held[p]) {
 				m.lease.drop(a)

@@ -42,7 +42,7 @@ func TestLeases(t *testing.T) {
 	}
 	acquire := func(p int, id, mask, holder uint64) {
 		t.Helper()
-		require.NoError(t, r.s[p].Acquire(id, mask, holder))
+		require.NoError(t, r.s[p].Acquire(id, ocsctl.Lease{Mask: mask, Holder: holder}))
 	}
 	acquire(0, 1, 0b011, 10)
 	wantIDs("free planes", 0, 1)
@@ -59,7 +59,7 @@ func TestLeases(t *testing.T) {
 	r.s[1].Detach(false)
 	wantIDs("holder gone", 2, 3)
 	for _, mask := range []uint64{0, 8} {
-		if err := r.s[0].Acquire(9, mask, 1); err == nil {
+		if err := r.s[0].Acquire(9, ocsctl.Lease{Mask: mask, Holder: 1}); err == nil {
 			t.Errorf("mask %#x was accepted", mask)
 		}
 	}
@@ -70,7 +70,7 @@ func TestGrantsGoWithoutPlanesThatAreDown(t *testing.T) {
 	r := newTestRig(t, 2, 2, nil)
 	ask := func(mask uint64) testGrant {
 		t.Helper()
-		require.NoError(t, r.s[0].Acquire(1, mask, 7))
+		require.NoError(t, r.s[0].Acquire(1, ocsctl.Lease{Mask: mask, Holder: 7}))
 		a := r.s[0].answers
 		r.s[0].answers = nil
 		if len(a) != 1 {
@@ -227,7 +227,7 @@ func TestDriftAndHealthTakeAPlaneOutOfService(t *testing.T) {
 
 func TestSet(t *testing.T) {
 	r := newTestRig(t, 3, 1, nil)
-	require.NoError(t, r.s[0].Acquire(1, 1, 7))
+	require.NoError(t, r.s[0].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 7}))
 	set := func(target circuit.Permutation) error {
 		result := r.set(0, target)
 		r.pass(2 * time.Second)

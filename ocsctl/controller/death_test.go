@@ -68,7 +68,7 @@ func TestDeadRank(t *testing.T) {
 func TestDeadRankOfPort0(t *testing.T) {
 	target := circuit.Shift(3, 2)
 	r := newTestRig(t, 3, 1, nil)
-	if err := r.s[1].Acquire(1, 1, testHolder); err != nil {
+	if err := r.s[1].Acquire(1, ocsctl.Lease{Mask: 1, Holder: testHolder}); err != nil {
 		t.Fatal(err)
 	}
 	r.post(1, 0, 0, target)

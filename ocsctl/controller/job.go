@@ -77,8 +77,9 @@ func (j *Job) Check(ports, planes int) error {
 		return errors.New("it has no id")
 	case len(j.Ports) == 0:
 		return errors.New("it has no ports")
-	case j.Mask == 0 || planes < MaxPlanes && j.Mask>>planes != 0:
-		return fmt.Errorf("mask %#x of %d planes", j.Mask, planes)
+	}
+	if err := ocsctl.CheckMask(j.Mask, planes); err != nil {
+		return err
 	}
 	return circuit.CheckPorts(j.Ports, ports)
 }

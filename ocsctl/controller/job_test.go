@@ -147,7 +147,7 @@ func TestJobWaitsForHolder(t *testing.T) {
 	r.postAll(0, r.plane(0).Epoch, circuit.Shift(4, 2)) // it goes on as before
 	r.pass(10 * time.Millisecond)
 	r.at(0, circuit.Shift(4, 2))
-	require.NoError(t, r.s[1].Acquire(3, 1, 8))
+	require.NoError(t, r.s[1].Acquire(3, ocsctl.Lease{Mask: 1, Holder: 8}))
 	r.release(1)
 	if len(r.s[1].answers) != 0 {
 		t.Fatal("the plane is granted before it moves")
@@ -198,7 +198,7 @@ func TestJobLease(t *testing.T) {
 	r.beginJob(Job{ID: "9", Ports: []int{0, 1}})
 	r.pass(10 * time.Millisecond)
 	r.hold(1)
-	require.NoError(t, r.s[3].Acquire(3, 1, 8))
+	require.NoError(t, r.s[3].Acquire(3, ocsctl.Lease{Mask: 1, Holder: 8}))
 	s, err := r.core.Snapshot()
 	require.NoError(t, err)
 	if s.Planes[0].Holders[0].Job != "9" || s.Queue[0].Job != "" {

@@ -9,12 +9,13 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// lease grants the use of planes. A lease is exclusive unless it is still: its holder moves no circuit. Several still
-// leases of disjoint ports hold a plane together. A request gets all its planes at once, so no holder waits for more
-// planes. Requests that have a plane in common are granted in their order, so every request is granted in the end.
+// lease grants the use of planes. A lease is exclusive, or shared: its holder posts no move. Several shared leases of
+// disjoint ports hold a plane together. A request gets all its planes at once, so no holder waits for more planes.
+// Requests that have a plane in common are granted in their order, so every request is granted in the end.
 type lease struct {
-	held  [MaxPlanes][]leaseHolder // by plane
-	queue []leaseRequest
+	held   [MaxPlanes][]leaseHolder // by plane
+	queue  []leaseRequest
+	making []grant // hold their planes already, and wait for the circuits that they asked for
 }
 
 // leaseHolder is a holder of a plane. The lease ends with the attachment at the latest.
@@ -22,20 +23,18 @@ type leaseHolder struct {
 	a      *attachment
 	holder uint64
 	places *circuit.Placement // of the holder's ranks; nil: at all ports
-	still  bool               // the holder moves no circuit
+	shared bool
 	since  int64
 	told   bool // that a request waits for the plane, or that it has been disabled
 }
 
-// places returns the placement of a lease's ranks, nil: at all ports.
-func (c *Config) places(ports []int) (*circuit.Placement, error) {
-	if len(ports) == 0 {
-		return nil, nil
+// holder returns the holder that a lease has at an attachment.
+func (c *Config) holder(a *attachment, l *ocsctl.Lease) leaseHolder {
+	h := leaseHolder{a: a, holder: l.Holder, shared: l.Shared}
+	if len(l.Ports) > 0 {
+		h.places = circuit.Place(l.Ports, c.Ports)
 	}
-	if err := circuit.CheckPorts(ports, c.Ports); err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
-	}
-	return circuit.Place(ports, c.Ports), nil
+	return h
 }
 
 // circuit returns where a port's circuit in a map leads, [circuit.Dark] unless both ends are inside the lease. The
@@ -51,7 +50,7 @@ func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
 func (h *leaseHolder) beside(holders []leaseHolder) bool {
 	for i := range holders {
 		o := &holders[i]
-		if !h.still || !o.still || h.places == nil || o.places == nil || !h.places.Apart(o.places) {
+		if !h.shared || !o.shared || h.places == nil || o.places == nil || !h.places.Apart(o.places) {
 			return false
 		}
 	}
@@ -61,10 +60,16 @@ func (h *leaseHolder) beside(holders []leaseHolder) bool {
 // is reports whether a lease is that of a holder at an attachment.
 func (h *leaseHolder) is(a *attachment, holder uint64) bool { return h.a == a && h.holder == holder }
 
-// leaseRequest is a pending Acquire or Share.
+// leaseRequest is a pending Acquire.
 type leaseRequest struct {
 	leaseHolder
 	id, mask uint64
+	circuits []circuit.Permutation // by plane of mask: a map of the holder's ranks; nil: as they are
+}
+
+// circuitsOn returns the map of the holder's ranks that a request asks for on a plane of its mask.
+func (q *leaseRequest) circuitsOn(plane int) circuit.Permutation {
+	return q.circuits[bits.OnesCount64(q.mask&(1<<plane-1))]
 }
 
 // grant is the answer to a request: the granted planes, or 0 if none is in service.
@@ -109,16 +114,13 @@ func (l *lease) admits(h *leaseHolder, mask uint64) bool {
 	return true
 }
 
-// wanted returns the lease of a plane that a request waits for, or that is in off, unless its holder has been told. It
-// notes that the holder is told; nil: there is no such lease.
+// wanted returns a lease that keeps a request waiting, or has a plane of off, unless its holder has been told. It notes
+// that the holder is told; nil: there is no such lease.
 func (l *lease) wanted(off uint64) (holder *leaseHolder, mask uint64) {
-	for _, q := range l.queue {
-		off |= q.mask
-	}
 	for p := range l.held {
 		for i := range l.held[p] {
 			h := &l.held[p][i]
-			if off>>p&1 == 0 || h.told || holder != nil && !h.is(holder.a, holder.holder) {
+			if h.told || holder != nil && !h.is(holder.a, holder.holder) || off>>p&1 == 0 && !l.inTheWay(p, i) {
 				continue
 			}
 			holder, mask = h, mask|1<<p
@@ -126,6 +128,13 @@ func (l *lease) wanted(off uint64) (holder *leaseHolder, mask uint64) {
 		}
 	}
 	return holder, mask
+}
+
+// inTheWay reports whether a request waits for holder i of a plane.
+func (l *lease) inTheWay(plane, i int) bool {
+	return slices.ContainsFunc(l.queue, func(q leaseRequest) bool {
+		return q.mask>>plane&1 != 0 && !q.beside(l.held[plane][i:i+1])
+	})
 }
 
 func (l *lease) give(mask uint64, to leaseHolder) {
@@ -137,7 +146,7 @@ func (l *lease) give(mask uint64, to leaseHolder) {
 
 // mover returns the lease whose holder may move a plane, nil if there is none.
 func (l *lease) mover(plane int) *leaseHolder {
-	if held := l.held[plane]; len(held) > 0 && !held[0].still {
+	if held := l.held[plane]; len(held) > 0 && !held[0].shared {
 		return &held[0]
 	}
 	return nil
@@ -160,7 +169,7 @@ func (l *lease) take(mask uint64, matches func(*leaseHolder) bool) (freed uint64
 //
 //	lease        post
 //	held         any port that names the holder: the ranks of its communicator know it
-//	held, still  no port
+//	held, shared no port
 //	claimable    any port; the plane does not move before its holder has claimed it
 //	free         no port
 //
@@ -176,7 +185,7 @@ func (m *machine) mayMove(pl *plane, port int, holder uint64, target circuit.Per
 		return fmt.Errorf("the plane has no holder, and holder %s would move it: %w",
 			ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case h == nil:
-		return fmt.Errorf("holder %s of port %d has the plane as long as no circuit moves, and holder %s would move it: %w",
+		return fmt.Errorf("holder %s of port %d shares the plane, and holder %s would move it: %w",
 			ocsctl.HolderName(held[0].holder), held[0].a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case h.holder != holder:
 		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w",
@@ -213,11 +222,17 @@ func (m *machine) refuseOthers(planes uint64) {
 
 // release frees the planes of mask that the holder has, and returns them.
 func (l *lease) release(mask uint64, a *attachment, holder uint64) (freed uint64) {
-	return l.take(mask, func(h *leaseHolder) bool { return h.is(a, holder) })
+	return l.end(mask, func(h *leaseHolder) bool { return h.is(a, holder) })
 }
 
 // drop ends all leases and requests of an attachment, and returns the planes that it held.
 func (l *lease) drop(a *attachment) (freed uint64) {
 	l.queue = slices.DeleteFunc(l.queue, func(q leaseRequest) bool { return q.a == a })
-	return l.take(1<<len(l.held)-1, func(h *leaseHolder) bool { return h.a == a })
+	return l.end(1<<len(l.held)-1, func(h *leaseHolder) bool { return h.a == a })
+}
+
+// end ends the leases of planes that match. It returns the planes, and forgets grants that wait for circuits.
+func (l *lease) end(mask uint64, matches func(*leaseHolder) bool) (freed uint64) {
+	l.making = slices.DeleteFunc(l.making, func(g grant) bool { return matches(&g.leaseHolder) })
+	return l.take(mask, matches)
 }

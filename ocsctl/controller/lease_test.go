@@ -88,7 +88,7 @@ func TestPostsEndWithTheUse(t *testing.T) {
 			r.post(2, 0, 0, circuit.Permutation{1, 2, circuit.Dark, 3}) // ports 2 and 3 change
 			end(r)
 			r.refusedLast(2, "the plane has no holder")
-			require.NoError(t, r.s[1].Acquire(1, 1, 8))
+			require.NoError(t, r.s[1].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 8}))
 			for p := 1; p < 4; p++ {
 				require.NoError(t, r.s[p].Post(0, 0, 8, circuit.Permutation{1, circuit.Dark, 3, 2}))
 			}
@@ -109,8 +109,8 @@ func TestReleaseIsLost(t *testing.T) {
 	for p := range 2 {
 		r.s[p].granted = func(uint64) { order = append(order, p) }
 	}
-	require.NoError(t, r.s[1].Acquire(2, 1, 8))
-	require.NoError(t, r.s[0].Acquire(3, 3, testHolder))
+	require.NoError(t, r.s[1].Acquire(2, ocsctl.Lease{Mask: 1, Holder: 8}))
+	require.NoError(t, r.s[0].Acquire(3, ocsctl.Lease{Mask: 3, Holder: testHolder}))
 	if len(order) != 1 || order[0] != 1 {
 		t.Fatalf("granted to ports %v, want the earlier request of port 1", order)
 	}
@@ -140,7 +140,7 @@ func TestPostsBeforeTheClaim(t *testing.T) {
 	}
 	t.Run("claimed", func(t *testing.T) {
 		r := start(t)
-		r.attach(0, LeaseSnapshot{Holder: testHolder, Mask: 1})
+		r.attach(0, ocsctl.Lease{Holder: testHolder, Mask: 1})
 		r.pass(100 * time.Millisecond)
 		r.refusedLast(1, "holder 0x7 of port 0 has the plane", "0x8")
 		if r.page.epochs[0] != 4 {
@@ -164,14 +164,14 @@ func TestLeaseOfSomePorts(t *testing.T) {
 	for name, start := range map[string]func() *testRig{
 		"granted": func() *testRig {
 			r := newTestRig(t, 5, 1, nil)
-			require.NoError(t, r.s[0].Acquire(1, 1, testHolder, inside...))
+			require.NoError(t, r.s[0].Acquire(1, ocsctl.Lease{Mask: 1, Holder: testHolder, Ports: inside}))
 			return r
 		},
 		"claimed": func() *testRig {
 			r := newTestRig(t, 5, 1, func(r *testRig, c *Config) {
 				c.Recovered, r.absent = []Recovered{{Map: r.dev.maps[0]}}, 1
 			})
-			r.attach(0, LeaseSnapshot{Holder: testHolder, Mask: 1, Ports: inside})
+			r.attach(0, ocsctl.Lease{Holder: testHolder, Mask: 1, Ports: inside})
 			return r
 		},
 	} {
@@ -192,14 +192,19 @@ func TestLeaseOfSomePorts(t *testing.T) {
 		})
 	}
 	r := newTestRig(t, 2, 1, nil)
-	if err := r.s[0].Acquire(1, 1, testHolder, 0, 2); err == nil || !strings.Contains(err.Error(), "port 2") {
+	if err := r.s[0].Acquire(1, ocsctl.Lease{Mask: 1, Holder: testHolder, Ports: []int{0, 2}}); err == nil || !strings.Contains(err.Error(), "port 2") {
 		t.Errorf("a lease of a port that does not exist: %v", err)
 	}
 }
 
-// TestStillLeases: holders of disjoint ports that move no circuit hold planes together. Nobody moves the planes then. A
-// holder that moves them gets them alone, and requests that come after it wait.
-func TestStillLeases(t *testing.T) {
+// shared returns a shared lease of ports.
+func shared(mask, holder uint64, ports ...int) ocsctl.Lease {
+	return ocsctl.Lease{Mask: mask, Holder: holder, Ports: ports, Shared: true}
+}
+
+// TestSharedLeases: holders of disjoint ports share planes, and may not move them. A holder that moves them gets them
+// alone, and requests that come after it wait.
+func TestSharedLeases(t *testing.T) {
 	r := newTestRig(t, 6, 2, nil)
 	var order []int
 	for p := range r.s {
@@ -212,16 +217,16 @@ func TestStillLeases(t *testing.T) {
 		}
 		order = nil
 	}
-	require.NoError(t, r.s[0].Share(1, 3, 10, 0, 1))
-	require.NoError(t, r.s[2].Share(1, 3, 12, 2, 3))
+	require.NoError(t, r.s[0].Acquire(1, shared(3, 10, 0, 1)))
+	require.NoError(t, r.s[2].Acquire(1, shared(3, 12, 2, 3)))
 	expect(0, 2)
 	require.NoError(t, r.s[0].Post(0, 0, 10, circuit.Shift(6, 2)))
 	r.pass(time.Second)
-	r.refusedLast(0, "holder 0xa of port 0 has the plane as long as no circuit moves")
-	require.NoError(t, r.s[3].Share(1, 1, 13, 3, 4)) // port 3 has data of holder 12
-	require.NoError(t, r.s[5].Share(1, 1, 15, 5))    // waits behind
+	r.refusedLast(0, "holder 0xa of port 0 shares the plane")
+	require.NoError(t, r.s[3].Acquire(1, shared(1, 13, 3, 4))) // port 3 has data of holder 12
+	require.NoError(t, r.s[5].Acquire(1, shared(1, 15, 5)))    // waits behind
 	expect()
-	if p := r.plane(0); len(p.Holders) != 2 || !p.Holders[1].Still || p.Holders[1].Holder != 12 {
+	if p := r.plane(0); len(p.Holders) != 2 || !p.Holders[1].Shared || p.Holders[1].Holder != 12 {
 		t.Errorf("holders %+v", p.Holders)
 	}
 	if err := *r.set(1, circuit.Shift(6, 1)); !errors.Is(err, ErrHeld) {
@@ -229,8 +234,8 @@ func TestStillLeases(t *testing.T) {
 	}
 	require.NoError(t, r.s[2].Release(3, 12))
 	expect(3, 5)
-	require.NoError(t, r.s[4].Acquire(1, 1, 14)) // alone
-	require.NoError(t, r.s[2].Share(2, 1, 12, 2))
+	require.NoError(t, r.s[4].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 14})) // alone
+	require.NoError(t, r.s[2].Acquire(2, shared(1, 12, 2)))
 	expect()
 	require.NoError(t, r.s[0].Release(3, 10))
 	require.NoError(t, r.s[3].Release(1, 13))
@@ -240,18 +245,18 @@ func TestStillLeases(t *testing.T) {
 	expect(2)
 }
 
-// TestStillLeasesAfterTakeover: ranks claim shared planes together, and no plane that another rank holds alone.
-func TestStillLeasesAfterTakeover(t *testing.T) {
+// TestSharedLeasesAfterTakeover: ranks claim shared planes together, and no plane that another rank holds alone.
+func TestSharedLeasesAfterTakeover(t *testing.T) {
 	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
 		c.Recovered, c.Grace, r.absent = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}, time.Second, 1+2
 	})
 	for _, p := range []int{1, 3} {
 		r.s[p].Detach(true)
 	}
-	r.attach(1, LeaseSnapshot{Holder: 11, Mask: 1, Ports: []int{0, 1}, Still: true})
-	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []LeaseSnapshot{{Holder: 12, Mask: 1}}})
+	r.attach(1, ocsctl.Lease{Holder: 11, Mask: 1, Ports: []int{0, 1}, Shared: true})
+	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []ocsctl.Lease{{Holder: 12, Mask: 1}}})
 	want(t, "claimed alone", err, ErrHeld, "plane 0")
-	r.attach(3, LeaseSnapshot{Holder: 13, Mask: 1, Ports: []int{2, 3}, Still: true})
+	r.attach(3, ocsctl.Lease{Holder: 13, Mask: 1, Ports: []int{2, 3}, Shared: true})
 	if p := r.plane(0); len(p.Holders) != 2 || p.Holders[1].Holder != 13 {
 		t.Errorf("holders %+v", p.Holders)
 	}
@@ -281,8 +286,8 @@ func TestClaimKeepsOtherPosts(t *testing.T) {
 	})
 	require.NoError(t, r.s[1].Post(1, 3, 10, to))
 	r.s[2].Detach(true)
-	r.attach(2, LeaseSnapshot{Port: 2, Holder: 20, Mask: 1})
-	r.attach(0, LeaseSnapshot{Port: 0, Holder: 10, Mask: 2})
+	r.attach(2, ocsctl.Lease{Holder: 20, Mask: 1})
+	r.attach(0, ocsctl.Lease{Holder: 10, Mask: 2})
 	for _, p := range []int{0, 2} {
 		require.NoError(t, r.s[p].Post(1, 3, 10, to))
 	}
@@ -307,7 +312,7 @@ func TestGrantWaitsForTheMove(t *testing.T) {
 			}
 			at := uint32(99)
 			r.s[1].granted = func(uint64) { at = r.s[1].epochs[0] }
-			require.NoError(t, r.s[1].Acquire(2, 1, 8))
+			require.NoError(t, r.s[1].Acquire(2, ocsctl.Lease{Mask: 1, Holder: 8}))
 			gone(r)
 			if at != 99 {
 				t.Errorf("granted at epoch %d, during the move", at)
@@ -346,12 +351,12 @@ func TestWanted(t *testing.T) {
 	}
 	r.hold(3)
 	told(0)
-	require.NoError(t, r.s[1].Acquire(1, 4, 8)) // a free plane
+	require.NoError(t, r.s[1].Acquire(1, ocsctl.Lease{Mask: 4, Holder: 8})) // a free plane
 	told(0)
-	require.NoError(t, r.s[2].Acquire(2, 6, 9))
+	require.NoError(t, r.s[2].Acquire(2, ocsctl.Lease{Mask: 6, Holder: 9}))
 	told(0, [2]uint64{testHolder, 2})
 	told(1, [2]uint64{8, 4})
-	require.NoError(t, r.s[3].Acquire(3, 2, 10)) // it has been told
+	require.NoError(t, r.s[3].Acquire(3, ocsctl.Lease{Mask: 2, Holder: 10})) // it has been told
 	told(0)
 	require.NoError(t, r.s[0].Release(2, testHolder))
 	require.NoError(t, r.s[1].Release(4, 8))

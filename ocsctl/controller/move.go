@@ -60,9 +60,16 @@ func (m *machine) round(pl *plane) *round {
 	return pl.barrier.rounds[roundKey{pl.epoch, h.holder}]
 }
 
-// advance starts the next move of pl if every port that it waits for has posted.
+// advance starts the next move of pl: to the circuits that grants wait for, or else to the target of the posts, if every
+// port that the move waits for has posted.
 func (m *machine) advance(pl *plane, now int64) {
 	if pl.move.on || pl.fault != nil || m.over != nil {
+		return
+	}
+	if to := m.requested(pl); to != nil {
+		if m.ready(pl, to, now) && pl.intent.durable {
+			m.begin(pl, to, 0, nil, now)
+		}
 		return
 	}
 	r := m.round(pl)

@@ -202,34 +202,44 @@ func (pl *plane) forJob() bool {
 
 // acquire queues a request for planes, and grants it if they are free. Planes that the holder still has are free: its
 // release was lost with a connection or a controller. Without that, the request would wait for its own holder.
-func (m *machine) acquire(h leaseHolder, id, mask uint64, now int64) {
-	if m.over != nil || !m.attached(h.a) {
+func (m *machine) acquire(q leaseRequest, now int64) {
+	if m.over != nil || !m.attached(q.a) {
 		return
 	}
-	m.freed(h.a, m.lease.release(mask, h.a, h.holder), now)
-	h.since = now
-	m.lease.queue = append(m.lease.queue, leaseRequest{h, id, mask})
+	m.freed(q.a, m.lease.release(q.mask, q.a, q.holder), now)
+	q.since = now
+	m.lease.queue = append(m.lease.queue, q)
 	m.grant(now)
 }
 
 // grant answers every request that can be answered now.
 func (m *machine) grant(now int64) {
 	m.obey(now)
-	if m.over != nil || m.grace != 0 || len(m.lease.queue) == 0 {
+	if m.over != nil || m.grace != 0 || len(m.lease.queue)+len(m.lease.making) == 0 {
 		return
 	}
 	for _, g := range m.lease.grants(m.down(), m.moving(), now) {
-		if g.granted == 0 {
-			g.a.sink.Granted(g.id, 0, m.noneLeft(g.mask))
+		if g.granted != 0 && g.circuits != nil {
+			m.lease.making = append(m.lease.making, g)
 			continue
 		}
-		g.a.sink.Granted(g.id, g.granted, nil)
-		m.event(now, Event{
-			Kind: Granted, Plane: -1, Port: g.a.port, Holder: g.holder, Mask: g.granted, Who: g.a.who,
-			Waited: time.Duration(now - g.since),
-		})
+		m.answer(&g, now)
 	}
+	m.makeCircuits(now)
 	m.tellHolders()
+}
+
+// answer answers a request.
+func (m *machine) answer(g *grant, now int64) {
+	if g.granted == 0 {
+		g.a.sink.Granted(g.id, 0, m.noneLeft(g.mask))
+		return
+	}
+	g.a.sink.Granted(g.id, g.granted, nil)
+	m.event(now, Event{
+		Kind: Granted, Plane: -1, Port: g.a.port, Holder: g.holder, Mask: g.granted, Who: g.a.who,
+		Waited: time.Duration(now - g.since),
+	})
 }
 
 // tellHolders tells the holders of planes for which requests or orders wait, and of planes that operators have

@@ -196,7 +196,7 @@ func TestNoGrantBeforeTheRecord(t *testing.T) {
 	for _, fails := range []error{nil, errors.New("the history is full")} {
 		var j *testJournal
 		r := newTestRig(t, 2, 1, journaled(&j))
-		require.NoError(t, r.s[0].Acquire(1, 1, testHolder))
+		require.NoError(t, r.s[0].Acquire(1, ocsctl.Lease{Mask: 1, Holder: testHolder}))
 		r.pass(0)
 		if got := r.s[0].answers; len(got) != 0 {
 			t.Fatalf("granted before the journal has the rank: %v", got)

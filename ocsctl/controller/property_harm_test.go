@@ -3,6 +3,7 @@ package controller
 import (
 	"slices"
 
+	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
 
@@ -61,9 +62,9 @@ func (w *world) takeOver() {
 	w.rebook()
 	for _, j := range w.jobs {
 		j.asked = false
-		var held []LeaseSnapshot
+		var held []ocsctl.Lease
 		if j.holds != 0 {
-			held = append(held, LeaseSnapshot{Port: j.ports[0], Holder: j.holder, Mask: j.holds})
+			held = append(held, ocsctl.Lease{Holder: j.holder, Mask: j.holds})
 		}
 		for i, p := range j.ports {
 			if i > 0 {

@@ -162,7 +162,7 @@ func (w *world) strayed(port, plane int, m Move) bool {
 }
 
 // join attaches a port's rank.
-func (w *world) join(port int, held ...LeaseSnapshot) {
+func (w *world) join(port int, held ...ocsctl.Lease) {
 	w.attach(port, held...)
 	w.dead[port] = false
 	w.s[port].granted = func(mask uint64) { w.granted(w.jobOf(port), mask) }
@@ -215,7 +215,7 @@ func (w *world) act(j *job) {
 		j.id++
 		j.asked, j.since = true, w.now
 		j.asks = w.rng.Int64N(1<<len(w.config.Planes)-1) + 1
-		w.must(lead.Acquire(j.id, uint64(j.asks), j.holder))
+		w.must(lead.Acquire(j.id, ocsctl.Lease{Mask: uint64(j.asks), Holder: j.holder}))
 	case j.holds != 0:
 		w.use(j)
 	}

@@ -84,9 +84,9 @@ func TestTakeover(t *testing.T) {
 			if tc.intent {
 				for p := range 4 { // ranks that come back, with what they have posted and hold
 					r.s[p].Detach(true)
-					var held []LeaseSnapshot
+					var held []ocsctl.Lease
 					if p == 0 {
-						held = append(held, LeaseSnapshot{Holder: testHolder, Mask: 1})
+						held = append(held, ocsctl.Lease{Holder: testHolder, Mask: 1})
 					}
 					r.attach(p, held...)
 					r.post(p, 0, 7, to)
@@ -140,8 +140,8 @@ func TestGrace(t *testing.T) {
 		r.s[p].Detach(true)
 	}
 	r.attach(1)
-	require.NoError(t, r.s[1].Acquire(1, 3, 20))
-	r.attach(0, LeaseSnapshot{Port: 0, Holder: 10, Mask: 1})
+	require.NoError(t, r.s[1].Acquire(1, ocsctl.Lease{Mask: 3, Holder: 20}))
+	r.attach(0, ocsctl.Lease{Holder: 10, Mask: 1})
 	for p := range 2 {
 		require.NoError(t, r.s[p].Post(0, 3, 10, circuit.Shift(3, 2)))
 	}
@@ -149,7 +149,7 @@ func TestGrace(t *testing.T) {
 	if r.page.epochs[0] != 3 || len(r.s[1].answers) != 0 {
 		t.Fatal("the grace time has not passed")
 	}
-	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []LeaseSnapshot{{Holder: 30, Mask: 1}}})
+	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []ocsctl.Lease{{Holder: 30, Mask: 1}}})
 	want(t, "claimed twice", err, ErrHeld, "plane 0")
 	r.pass(time.Second)
 	want(t, "a rank that did not come back", r.page.faults[0], ocsctl.ErrPortLost, "plane 0 epoch 3",
@@ -169,7 +169,7 @@ func TestGraceEndsWhenAllAreBack(t *testing.T) {
 		c.Grace = time.Hour
 		r.absent = 1 + 2
 	})
-	require.NoError(t, r.s[1].Acquire(1, 1, 20))
+	require.NoError(t, r.s[1].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 20}))
 	r.pass(time.Second)
 	if len(r.s[1].answers) != 0 {
 		t.Fatal("granted before port 2 could claim it")
@@ -189,7 +189,7 @@ func TestGraceIsForPortsThatHadRanks(t *testing.T) {
 			c.Grace, c.Absent = time.Hour, absent
 			r.absent = 1 + 2
 		})
-		require.NoError(t, r.s[1].Acquire(1, 1, 20))
+		require.NoError(t, r.s[1].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 20}))
 		r.pass(time.Millisecond)
 		if granted := len(r.s[1].answers) == 1; granted != absent[2] {
 			t.Errorf("%v: granted %v", absent, granted)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lightpath/internal/require"
+	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
 
@@ -239,7 +240,7 @@ func withTimed(r *testRig, c *Config) {
 	c.Device = r.timed
 }
 
-func (r *testRig) attach(port int, held ...LeaseSnapshot) {
+func (r *testRig) attach(port int, held ...ocsctl.Lease) {
 	r.t.Helper()
 	s := newTestSink()
 	a, err := r.core.Attach(s, AttachOptions{Port: port, Who: fmt.Sprint("rank ", port), Held: held})
@@ -267,7 +268,7 @@ const testHolder = 7
 func (r *testRig) hold(mask uint64) {
 	r.t.Helper()
 	before := len(r.s[0].answers)
-	require.NoError(r.t, r.s[0].Acquire(1, mask, testHolder))
+	require.NoError(r.t, r.s[0].Acquire(1, ocsctl.Lease{Mask: mask, Holder: testHolder}))
 	if a := r.s[0].answers; len(a) != before+1 || a[before].mask != mask {
 		r.t.Fatalf("planes %#x are not granted: %v", mask, a)
 	}

@@ -35,7 +35,7 @@ func (m *machine) snapshot(now int64) Snapshot {
 		for i := range m.lease.held[j] {
 			h := &m.lease.held[j][i]
 			p.Holders = append(p.Holders, LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h),
-				Still: h.still, Since: at(h.since), Job: m.jobName(m.heldBy(h), h.a.port)})
+				Shared: h.shared, Since: at(h.since), Job: m.jobName(m.heldBy(h), h.a.port)})
 		}
 		s.Planes = append(s.Planes, p)
 	}
@@ -47,7 +47,7 @@ func (m *machine) snapshot(now int64) Snapshot {
 		s.Ports = append(s.Ports, p)
 	}
 	for _, q := range m.lease.queue {
-		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Still: q.still,
+		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Shared: q.shared,
 			Since: at(q.since), Job: m.jobName(q.mask, q.a.port)})
 	}
 	s.Jobs = m.jobSnapshots()

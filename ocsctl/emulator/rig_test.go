@@ -8,6 +8,7 @@ import (
 
 	"lightpath/internal/require"
 	"lightpath/internal/shmring"
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -161,7 +162,7 @@ const holder = 7
 // hold has port 0 obtain all planes.
 func (r *rig) hold() {
 	r.t.Helper()
-	require.NoError(r.t, r.s[0].Acquire(1, 1<<len(r.c.planes)-1, holder))
+	require.NoError(r.t, r.s[0].Acquire(1, ocsctl.Lease{Mask: 1<<len(r.c.planes) - 1, Holder: holder}))
 	if len(r.s[0].granted) != 1 {
 		r.t.Fatal("no planes are granted")
 	}

@@ -11,6 +11,7 @@ import (
 	"lightpath/internal/assert"
 	"lightpath/internal/await"
 	"lightpath/internal/require"
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
@@ -78,7 +79,7 @@ func TestFramesTravelAndPlanesSwitch(t *testing.T) {
 	s := start(t, Config{Ports: 4, Planes: planes(2, 1e9, time.Millisecond), FrameLog: log,
 		Initial: []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(4, 2)}})
 	cs := dialAll(t, s)
-	if _, err := cs[0].Acquire(1, holder); err != nil {
+	if _, err := cs[0].Acquire(ocsctl.Lease{Mask: 1, Holder: holder}); err != nil {
 		t.Fatal(err)
 	}
 	for epoch := uint32(0); epoch < 4; epoch++ {

@@ -56,7 +56,7 @@ func (m *Machine) issueAhead() (bool, error) {
 	if err != nil || plan == nil {
 		return false, err
 	}
-	if m.still.moves(m.rests(plan, all)) {
+	if !m.permits(plan, all) {
 		return false, nil // when ranks ask, the machine obtains the planes alone
 	}
 	m.work, m.iteration.ahead = w, w.seq

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"lightpath/ocsctl"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/calls"
@@ -97,7 +98,7 @@ const (
 	SendTicket ActionKind = iota // send Body to Rank as the ticket of Seq
 	SendRecall                   // ask Rank whether it uses the ticket ahead of Seq
 	SendPlan                     // send Body to Rank as the missing plan for Seq
-	Acquire                      // request Planes from the controller, for the ports of the ranks; Granted follows. Still: share them
+	Acquire                      // request Lease from the controller; Granted follows
 	Release                      // give Planes back to the controller
 	Await                        // wait until Plane has reached Epoch; Reached follows
 	Prepare                      // make all ranks agree to move Plane from Epoch to Target
@@ -115,7 +116,7 @@ type Action struct {
 	Seq    uint64
 	Body   []byte
 	Planes planeset.Set
-	Still  bool
+	Lease  ocsctl.Lease // without its holder
 	Plane  int
 	Epoch  uint32
 	Target circuit.Permutation // of ports

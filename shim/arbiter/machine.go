@@ -40,9 +40,9 @@ type Config struct {
 	Scripted func(calls.Shape) *planning.Agreed
 	// Repeats is how often a sequence of operations has to come before tickets go out ahead; 0: they never do.
 	Repeats int
-	// StillAfter is how many operations have to move no circuit, one after the other, before planes are shared; 0: they
-	// never are.
-	StillAfter int
+	// ShareAfter is how many operations, one after the other, have to move no circuit after they have begun, before planes
+	// are shared; 0: they never are.
+	ShareAfter int
 	// Turn returns whose operation comes next at the leader's port; nil: this communicator is alone there.
 	Turn func() circuits.Turn
 }
@@ -68,7 +68,7 @@ type Machine struct {
 	done  int  // ranks that have ended the operation under way
 
 	held      planeset.Set // granted
-	still     still
+	share     share
 	out       planeset.Set   // planes known to be out of service
 	moved     planeset.Set   // held planes that may stand elsewhere than ranks know
 	waiting   planeset.Set   // planes with an Await action under way
@@ -130,7 +130,7 @@ func New(cfg Config, v View, b Book) *Machine {
 func (m *Machine) Held() planeset.Set { return m.held }
 
 // Shares reports whether others may hold the granted planes too.
-func (m *Machine) Shares() bool { return m.held != 0 && m.still.lease }
+func (m *Machine) Shares() bool { return m.held != 0 && m.share.lease }
 
 // Step handles an event at a time and returns actions, to be performed in this order. The result is valid until the
 // next step. After a Fail action there are no more.
@@ -329,7 +329,7 @@ func (m *Machine) linger() {
 
 // issue sends the ticket of a plan. A plan that moves circuits needs planes that are not shared.
 func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error {
-	if m.still.moves(m.rests(p, use)) {
+	if !m.permits(p, use) {
 		return m.unshare()
 	}
 	m.fill(p.ID, use, flags)
@@ -342,6 +342,9 @@ func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error
 func (m *Machine) fill(id planning.ID, use planeset.Set, flags uint8) {
 	t := &m.t
 	t.Flags, t.Version, t.Plan, t.Use = flags, m.book.Version(), id, use
+	if m.share.lease {
+		t.Flags |= ticket.Shared
+	}
 	if m.moved&use != 0 {
 		t.Flags |= ticket.Maps
 		m.moved &^= use

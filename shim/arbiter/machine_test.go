@@ -123,16 +123,19 @@ func (r *rig) describe(a *Action) string {
 		if t.Flags&ticket.Ahead != 0 {
 			how += " ahead"
 		}
+		if t.Flags&ticket.Shared != 0 {
+			how += " shared"
+		}
 		return fmt.Sprintf("ticket %d to %d: %s", a.Seq, a.Rank, how)
 	case SendRecall:
 		return fmt.Sprintf("recall %d", a.Seq)
 	case SendPlan:
 		return fmt.Sprintf("plan to %d", a.Rank)
 	case Acquire:
-		if a.Still {
-			return fmt.Sprintf("share %b", uint64(a.Planes))
+		if a.Lease.Shared {
+			return fmt.Sprintf("share %b with %v", a.Lease.Mask, a.Lease.Circuits)
 		}
-		return fmt.Sprintf("acquire %b", uint64(a.Planes))
+		return fmt.Sprintf("acquire %b", a.Lease.Mask)
 	case Release:
 		return fmt.Sprintf("release %b", uint64(a.Planes))
 	case Await:

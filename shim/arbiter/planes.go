@@ -144,9 +144,9 @@ func (m *Machine) acquire() error {
 // request requests all planes, unless an earlier request has no answer yet.
 func (m *Machine) request() {
 	if !m.asking {
-		m.asking = true
-		m.still.lease = m.mayShare()
-		m.act(Action{Kind: Acquire, Planes: m.cfg.Site.All(), Still: m.still.lease})
+		l := m.lease()
+		m.asking, m.share.lease = true, l.Shared
+		m.act(Action{Kind: Acquire, Lease: l})
 	}
 }
 
@@ -174,7 +174,7 @@ func (m *Machine) granted(e *Event) error {
 	case e.Err != nil:
 		return e.Err
 	}
-	m.held, m.since = e.Planes, m.clock
+	m.held, m.since, m.share.fresh = e.Planes, m.clock, true
 	if half := m.held &^ m.held.Usable(m.cfg.Site.Template.Circuits); half != 0 {
 		m.held &^= half
 		m.act(Action{Kind: Release, Planes: half})

@@ -138,7 +138,7 @@ func (m *Machine) decideRound() error {
 		m.rest()
 		return nil
 	}
-	if m.still.moves(false) {
+	if !m.permits(nil, m.held) {
 		return m.unshare()
 	}
 	m.clearRound()

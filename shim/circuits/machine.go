@@ -182,24 +182,35 @@ func (m *Machine) Settle(at time.Time) (bool, error) {
 	return true, nil
 }
 
-// check returns a plane's epoch. At the ticket's epoch the plane must hold the ticket's map.
+// check returns a plane's epoch. At the ticket's epoch the plane must hold the ticket's map; a shared plane later, too.
 func (m *Machine) check(plane int, want *ticket.Plane) (epoch uint32, err error) {
 	epoch, ports, err := m.view.State(plane)
-	if err == nil && epoch == want.Epoch {
-		m.ranks = m.cfg.Places.Restrict(m.ranks[:0], ports)
-		if m.ranks.Digest() != want.Hash {
-			err = fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, epoch,
-				ocsctl.ErrUnknownMap)
-		}
+	later := int32(epoch - want.Epoch)
+	if err == nil && (later == 0 || later > 0 && m.shares()) && !m.holds(ports, want) {
+		err = fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, epoch,
+			ocsctl.ErrUnknownMap)
 	}
 	return epoch, err
 }
 
-// Missed returns an error if a plane has made more moves than this operation makes. A rank that has not reached a
-// controller for a while may have lost its planes to others. It must not take their moves for its own.
+// shares reports whether other communicators may move the planes of the grant.
+func (m *Machine) shares() bool { return m.grant.Flags&ticket.Shared != 0 }
+
+// holds reports whether a plane's map of ports has the circuits of a ticket.
+func (m *Machine) holds(ports circuit.Permutation, want *ticket.Plane) bool {
+	m.ranks = m.cfg.Places.Restrict(m.ranks[:0], ports)
+	return m.ranks.Digest() == want.Hash
+}
+
+// Missed returns an error if a plane has made more moves than this operation makes, unless the plane is shared and has
+// the ticket's circuits. A rank that has not reached a controller for a while may have lost its planes to others. It
+// must not take their moves for its own.
 func (m *Machine) Missed(moves Movement) error {
 	for j := range m.grant.Use.Each() {
-		epoch, _, _ := m.view.State(j)
+		epoch, ports, _ := m.view.State(j)
+		if m.shares() && m.holds(ports, &m.grant.Planes[j]) {
+			continue
+		}
 		if n := moves.Switches(j); int32(epoch-m.base[j]) > int32(n) {
 			return fmt.Errorf("shim: rank %d: plane %d is at epoch %d, the operation moves it %d times from epoch %d: %w",
 				m.cfg.Rank, j, epoch, n, m.base[j], ocsctl.ErrUnknownMap)

@@ -21,9 +21,9 @@ type silentClient struct {
 
 func (s silentClient) Ask() error { return ocsctl.ErrControlLost }
 
-func (s silentClient) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
+func (s silentClient) Acquire(l ocsctl.Lease) (uint64, error) {
 	<-s.stopped
-	return s.Client.Acquire(mask, holder, ports...)
+	return s.Client.Acquire(l)
 }
 
 // TestStatusNamesSilentController: while calls wait for tickets, the diagnosis begins with the controller that does not

@@ -22,22 +22,13 @@ type outageController struct {
 }
 
 // Acquire implements ocsctl.Client.
-func (c outageController) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
-	return c.granted(mask, holder, c.Client.Acquire, ports...)
-}
-
-// Share implements ocsctl.Client.
-func (c outageController) Share(mask, holder uint64, ports ...int) (uint64, error) {
-	return c.granted(mask, holder, c.Client.Share, ports...)
-}
-
-func (c outageController) granted(mask, holder uint64, ask func(uint64, uint64, ...int) (uint64, error),
-	ports ...int) (uint64, error) {
-	up := mask &^ c.Down.Load()
+func (c outageController) Acquire(l ocsctl.Lease) (uint64, error) {
+	up := l.Mask &^ c.Down.Load()
 	if up == 0 {
-		return 0, fmt.Errorf("planes %#x: mirrors are being cleaned: %w", mask, ocsctl.ErrPlaneDown)
+		return 0, fmt.Errorf("planes %#x: mirrors are being cleaned: %w", l.Mask, ocsctl.ErrPlaneDown)
 	}
-	return ask(up, holder, ports...)
+	l.Mask, l.Circuits = up, nil // one map for each plane of the mask
+	return c.Client.Acquire(l)
 }
 
 // Poll implements ocsctl.Client.

@@ -23,7 +23,9 @@ const (
 	aheadFile      = "shim/arbiter/ahead.go"
 	rankAheadFile  = "shim/circuits/ahead.go"
 	orderFile      = "shim/arbiter/order.go"
-	stillFile      = "shim/arbiter/still.go"
+	shareFile      = "shim/arbiter/share.go"
+	makingFile     = "ocsctl/controller/making.go"
+	placementFile  = "plans/circuit/placement.go"
 	portFile       = "shim/circuits/port.go"
 	unitFile       = "ocsctl/switches/unit.go"
 	changeFile     = "ocsctl/driver/change.go"
@@ -68,17 +70,31 @@ var mutants = []mutant{
 	{"grants held planes", leaseFile,
 		"&& l.admits(&q.leaseHolder, want)", "", false},
 	{"shares planes between common ports", leaseFile,
-		"if h.inside[port] && o.inside[port] {", "if port < 0 {", false},
+		"|| !h.places.Apart(o.places) {", "{", false},
 	{"shares planes with a holder that moves them", leaseFile,
-		"if !h.still || !o.still ||", "if !h.still ||", false},
+		"if !h.shared || !o.shared ||", "if !h.shared ||", false},
 	{"shares planes with those that wait for them alone", leaseFile,
 		"if !free {\n\t\t\tblocked |= want\n", "if !free {\n", true},
 	{"accepts posts to shared planes", leaseFile,
-		"len(held) > 0 && !held[0].still {", "len(held) > 0 {", true},
-	{"moves shared planes", stillFile,
-		"s.run = 0\n\treturn s.lease", "s.run = 0\n\treturn false", false},
+		"len(held) > 0 && !held[0].shared {", "len(held) > 0 {", true},
+	{"moves shared planes", shareFile,
+		"return !s.lease", "return true", false},
+	{"hides that planes are shared", arbiterFile,
+		"t.Flags |= ticket.Shared", "t.Flags |= 0", false},
+	{"takes others' moves of shared planes for its own", rankFile,
+		"if m.shares() && m.holds(ports, &m.grant.Planes[j]) {", "if false {", false},
+	{"removes circuits of those that share the plane", makingFile,
+		"at := pl.m\n", "at := circuit.AllDark(len(pl.m))\n", false},
+	{"grants shared planes without their circuits", makingFile,
+		"if !m.made(g) {", "if false {", true},
+	{"makes circuits that their owner forbids", makingFile,
+		"pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil", "false", true},
+	{"keeps requests of ranks that have left", leaseFile,
+		"return matches(&g.leaseHolder) })", "return false })", true},
+	{"trusts shared planes at later epochs", rankFile,
+		"(later == 0 || later > 0 && m.shares())", "later == 0", true},
 	{"claims shared planes alone", attachmentFile,
-		"still: l.Still, since", "since", true},
+		"h.since = now\n", "h.since, h.shared = now, false\n", true},
 	{"grants planes that move", leaseFile,
 		"blocked := moving", "blocked := moving & 0", false},
 	{"grants planes out of service", leaseFile,
@@ -92,7 +108,7 @@ var mutants = []mutant{
 	{"keeps posts of the holder before", operateFile,
 		"m.refuseOthers(mask)\n", "", true},
 	{"lets a holder wait for itself", operateFile,
-		"m.freed(h.a, m.lease.release(mask, h.a, h.holder), now)\n", "", false},
+		"m.freed(q.a, m.lease.release(q.mask, q.a, q.holder), now)\n", "", false},
 	{"set moves held planes", operateFile,
 		"case len(held) > 0:\n\t\treturn fmt.Errorf(\"%s: by holder",
 		"case len(held) > MaxPorts:\n\t\treturn fmt.Errorf(\"%s: by holder", false},
@@ -105,11 +121,11 @@ var mutants = []mutant{
 	{"moves before all ports have posted", moveFile,
 		"!r.posted[port] &&", "r.count == 0 &&", false},
 	{"awaits circuits to ports outside the lease", leaseFile,
-		"h.inside[port] && h.inside[to]", "h.inside[port]", false},
+		"h.places.Has(port) && h.places.Has(to)", "h.places.Has(port)", false},
 	{"awaits no circuits of the lease", leaseFile,
-		"h.inside[port] && h.inside[to]", "h.inside[port] && !h.inside[to]", false},
+		"h.places.Has(port) && h.places.Has(to)", "h.places.Has(port) && !h.places.Has(to)", false},
 	{"forgets the ports of a claimed lease", attachmentFile,
-		"m.cfg.inside(l.Ports)", "m.cfg.inside(nil)", true},
+		"h := m.cfg.holder(a, l)\n", "h := m.cfg.holder(a, l)\n\t\th.places = nil\n", true},
 
 	// The controller: takeover.
 	{"forgets the grace time", recoverFile,
@@ -169,8 +185,8 @@ var mutants = []mutant{
 		"if a.state == inHand && a.seq == seq {\n\t\ta.state = void\n\t}", "", false},
 	{"does not await its planes", rankFile,
 		"case err == nil && int32(epoch-want.Epoch) >= 0:", "case err == nil:", false},
-	{"keeps circuits from ports outside to its own", rankFile,
-		"(member[p] >= 0 || member[to] >= 0)", "member[p] >= 0", false},
+	{"keeps circuits from ports outside to its own", placementFile,
+		"(p.Has(port) || p.Has(to))", "p.Has(port)", false},
 	{"starts from where it left planes", rankFile,
 		"m.now[j] = *want", "_ = *want", false},
 	{"counts one move too few", rankFile,

@@ -181,11 +181,11 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 			fmt.Fprintf(w, "  ports with fading light: %v\n", p.Dim)
 		}
 		for _, h := range p.Holders {
-			still := ""
-			if h.Still {
-				still = ", which moves no circuit"
+			shared := ""
+			if h.Shared {
+				shared = ", shared"
 			}
-			fmt.Fprintf(w, "  held by port %d, holder %s%s%s, for %v\n", h.Port, ocsctl.HolderName(h.Holder), still,
+			fmt.Fprintf(w, "  held by port %d, holder %s%s%s, for %v\n", h.Port, ocsctl.HolderName(h.Holder), shared,
 				ofJob(h.Job), s.Time.Sub(h.Since).Round(time.Millisecond))
 		}
 	}

@@ -121,7 +121,7 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 	c, err := rpc.Dial(t.Context(), []string{address}, 2, rpc.Options{})
 	require.NoError(t, err)
 	defer cli.HangUp(c)
-	if _, err := c.Acquire(1, 255); err != nil {
+	if _, err := c.Acquire(ocsctl.Lease{Mask: 1, Holder: 255}); err != nil {
 		t.Fatal(err)
 	}
 	says(lightpath.Succeed(t, "", "ocs", "status", "--controller", address), "held by port 2, holder 0xff",

@@ -247,7 +247,7 @@ func (j *job) attach() bool {
 			claims = 0
 		}
 		if claims != 0 {
-			o.Held = []controller.LeaseSnapshot{{Port: r.port, Holder: j.holder, Mask: claims}}
+			o.Held = []ocsctl.Lease{{Holder: j.holder, Mask: claims}}
 		}
 		call := j.world.tick()
 		a, err := j.life.api.Attach(r, o)
@@ -350,7 +350,7 @@ func (j *job) acquire() bool {
 	mask := uint64(1 + j.dice.n(1<<planes-1))
 	call := j.world.tick()
 	lead.change(func() { lead.granted = nil })
-	if lead.Acquire(1, mask, j.holder) != nil {
+	if lead.Acquire(1, ocsctl.Lease{Mask: mask, Holder: j.holder}) != nil {
 		return false
 	}
 	lead.await("planes", func() bool { return lead.granted != nil })

@@ -109,7 +109,7 @@ type generous struct {
 	sink controller.Sink
 }
 
-func (g *generous) Acquire(id, mask, _ uint64, _ ...int) error {
-	g.sink.Granted(id, mask, nil)
+func (g *generous) Acquire(id uint64, l ocsctl.Lease) error {
+	g.sink.Granted(id, l.Mask, nil)
 	return nil
 }

@@ -251,28 +251,18 @@ func (c *Client) request(m *message, limit time.Duration) (*message, error) {
 	}
 }
 
-// Acquire blocks until those planes of mask that are in service are granted, all at once.
-func (c *Client) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
-	return c.acquire(&message{Type: msgAcquire, Mask: mask, Holder: holder, Ports: ports})
-}
-
-// Share is Acquire for a holder that moves no circuit.
-func (c *Client) Share(mask, holder uint64, ports ...int) (uint64, error) {
-	return c.acquire(&message{Type: msgAcquire, Mask: mask, Holder: holder, Ports: ports, Still: true})
-}
-
-func (c *Client) acquire(m *message) (uint64, error) {
-	mask, holder := m.Mask, m.Holder
-	if mask == 0 || len(c.planes) < 64 && mask>>len(c.planes) != 0 {
-		return 0, fmt.Errorf("ocs: acquire: mask %#x of %d planes", mask, len(c.planes))
+// Acquire blocks until those planes of the lease that are in service are granted, all at once.
+func (c *Client) Acquire(l ocsctl.Lease) (uint64, error) {
+	if err := ocsctl.CheckMask(l.Mask, len(c.planes)); err != nil {
+		return 0, fmt.Errorf("ocs: acquire: %w", err)
 	}
-	a, err := c.request(m, 0)
+	a, err := c.request(&message{Type: msgAcquire, Lease: &l}, 0)
 	if err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held[holder] |= a.Mask
+	c.held[l.Holder] |= a.Mask
 	return a.Mask, nil
 }
 

@@ -27,7 +27,7 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 		wg.Go(func() {
 			for k := range 60 {
 				mask := m[k%3]
-				if _, err := cs[i].Acquire(mask, uint64(i)); err != nil {
+				if _, err := cs[i].Acquire(ocsctl.Lease{Mask: mask, Holder: uint64(i)}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -45,11 +45,11 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, err := cs[0].Acquire(3, 9); err != nil {
+	if _, err := cs[0].Acquire(ocsctl.Lease{Mask: 3, Holder: 9}); err != nil {
 		t.Fatal(err)
 	}
 	cs[0].conn.shut()
-	if _, err := cs[1].Acquire(1, 9); err != nil {
+	if _, err := cs[1].Acquire(ocsctl.Lease{Mask: 1, Holder: 9}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -59,7 +59,7 @@ func TestShare(t *testing.T) {
 	s := start(t)
 	cs := dialAll(t, s)
 	for i := range 2 {
-		if _, err := cs[i].Share(1, uint64(20+i), i); err != nil {
+		if _, err := cs[i].Acquire(ocsctl.Lease{Mask: 1, Holder: uint64(20 + i), Ports: []int{i}, Shared: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,10 +72,10 @@ func TestPlaneDownAndBack(t *testing.T) {
 	s := start(t)
 	cs := dialAll(t, s)
 	require.NoError(t, s.core.Disable(1, "cleaning", "ann"))
-	if mask, err := cs[0].Acquire(3, 7); err != nil || mask != 1 {
+	if mask, err := cs[0].Acquire(ocsctl.Lease{Mask: 3, Holder: 7}); err != nil || mask != 1 {
 		t.Errorf("%#x, %v", mask, err)
 	}
-	if _, err := cs[1].Acquire(2, 7); !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "cleaning") {
+	if _, err := cs[1].Acquire(ocsctl.Lease{Mask: 2, Holder: 7}); !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "cleaning") {
 		t.Error(err)
 	}
 	if err := cs[0].Release(2, 7); err == nil {
@@ -106,12 +106,12 @@ func TestGrantIsAnOrder(t *testing.T) {
 	s := start(t)
 	a, b := dial(t, s, 0), dial(t, s, 1)
 	for round := range uint64(20) {
-		if _, err := a.Acquire(1, 2*round+1); err != nil {
+		if _, err := a.Acquire(ocsctl.Lease{Mask: 1, Holder: 2*round + 1}); err != nil {
 			t.Fatal(err)
 		}
 		memory, asked := 0, make(chan error, 1)
 		go func() {
-			_, err := b.Acquire(1, 2*round+2)
+			_, err := b.Acquire(ocsctl.Lease{Mask: 1, Holder: 2*round + 2})
 			memory++
 			asked <- err
 		}()
@@ -155,12 +155,12 @@ func TestWanted(t *testing.T) {
 	a, b := dial(t, s, 0), dial(t, s, 1)
 	told := make(chan [2]uint64, 1)
 	a.OnWanted(func(holder, mask uint64) { told <- [2]uint64{holder, mask} })
-	if _, err := a.Acquire(1, 7); err != nil {
+	if _, err := a.Acquire(ocsctl.Lease{Mask: 1, Holder: 7}); err != nil {
 		t.Fatal(err)
 	}
 	asked := make(chan error, 1)
 	go func() {
-		_, err := b.Acquire(1, 8)
+		_, err := b.Acquire(ocsctl.Lease{Mask: 1, Holder: 8})
 		asked <- err
 	}()
 	if got := <-told; got != [2]uint64{7, 1} {

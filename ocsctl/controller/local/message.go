@@ -13,9 +13,9 @@ import (
 
 // ProtocolVersion is the version of the control messages and of the shared memory. Both ends must have the same
 // version.
-const ProtocolVersion = 6
+const ProtocolVersion = 7
 
-// maxMessage bounds a control message, in bytes. The largest contains a map of MaxPorts ports.
+// maxMessage bounds a control message, in bytes. The largest contains a lease with ocsctl.MaxCircuits and all ports.
 const maxMessage = 1 << 16
 
 // ErrProtocol reports a malformed control message.
@@ -50,8 +50,7 @@ type message struct {
 	Target   circuit.Permutation `json:"target,omitempty"`
 	Mask     uint64              `json:"mask,omitempty"`
 	Holder   uint64              `json:"holder,omitempty"`
-	Ports    []int               `json:"ports,omitempty"` // of a lease
-	Still    bool                `json:"still,omitempty"` // of a lease: its holder moves no circuit
+	Lease    *ocsctl.Lease       `json:"lease,omitempty"`
 	Text     string              `json:"text,omitempty"`
 	Software string              `json:"software,omitempty"` // the version of the sender's
 	Fabric   *fabricInfo         `json:"fabric,omitempty"`
@@ -110,9 +109,16 @@ func (m *message) checkRequest(ports, planes int) error {
 		if err := m.Target.Validate(ports); err != nil {
 			return fmt.Errorf("%w: %s: target %w", ErrProtocol, m.Type, err)
 		}
-	case msgAcquire, msgRelease:
-		if m.Mask == 0 || planes < 64 && m.Mask>>planes != 0 {
-			return fmt.Errorf("%w: %s: mask %#x, the switch has %d planes", ErrProtocol, m.Type, m.Mask, planes)
+	case msgAcquire:
+		if m.Lease == nil {
+			return fmt.Errorf("%w: %s without a lease", ErrProtocol, m.Type)
+		}
+		if err := m.Lease.Check(ports, planes); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrProtocol, m.Type, err)
+		}
+	case msgRelease:
+		if err := ocsctl.CheckMask(m.Mask, planes); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrProtocol, m.Type, err)
 		}
 	case msgWaiting:
 		if m.Plane < 0 || m.Plane >= planes {

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/internal/require"
 	"lightpath/internal/shmring"
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -165,7 +166,7 @@ func BenchmarkBarrier(b *testing.B) {
 				rank, end := ends(b, geometry{1, ports})
 				in.ranks, in.cores, in.attachments = append(in.ranks, rank), append(in.cores, end), append(in.attachments, a)
 			}
-			require.NoError(b, in.attachments[0].Acquire(1, 1, holder))
+			require.NoError(b, in.attachments[0].Acquire(1, ocsctl.Lease{Mask: 1, Holder: holder}))
 			if _, err := core.AddInbox(in); err != nil {
 				b.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/internal/await"
 	"lightpath/internal/require"
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -107,7 +108,7 @@ const holder = 7
 func dialHolding(t testing.TB, s *testServer, plane int) []*Client {
 	t.Helper()
 	cs := dialAll(t, s)
-	if _, err := cs[0].Acquire(1<<plane, holder); err != nil {
+	if _, err := cs[0].Acquire(ocsctl.Lease{Mask: 1 << plane, Holder: holder}); err != nil {
 		t.Fatal(err)
 	}
 	return cs

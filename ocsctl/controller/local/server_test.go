@@ -111,8 +111,8 @@ func TestRefusals(t *testing.T) {
 		{"second switch", func() error { _, err := serve(s.socket, 4, 2); return err }, ErrRunning, s.socket},
 		{"post: plane", func() error { return c.Post(2, 0, holder, circuit.Shift(4, 1)) }, nil, "plane 2 of 2"},
 		{"post: ports", func() error { return c.Post(0, 0, holder, circuit.Shift(5, 1)) }, nil, "5 entries, want 4"},
-		{"acquire: plane", func() error { _, err := c.Acquire(4, 1); return err }, nil, "0x4"},
-		{"acquire: nothing", func() error { _, err := c.Acquire(0, 1); return err }, nil, "0x0"},
+		{"acquire: plane", func() error { _, err := c.Acquire(ocsctl.Lease{Mask: 4, Holder: 1}); return err }, nil, "0x4"},
+		{"acquire: nothing", func() error { _, err := c.Acquire(ocsctl.Lease{Mask: 0, Holder: 1}); return err }, nil, "0x0"},
 		{"release: not held", func() error { return c.Release(1, 1) }, nil, "holder 0x1"},
 	} {
 		err := tc.do()
@@ -147,9 +147,9 @@ func TestHello(t *testing.T) {
 	}{
 		{[]byte("GET / HTTP/1.1\r\n\r\n"), "malformed"},
 		{frame(`{"type":"hello","version":999,"port":1}`), "version 999"},
-		{frame(`{"type":"hello","version":6,"port":1}`), "descriptor"},
+		{frame(`{"type":"hello","version":7,"port":1}`), "descriptor"},
 		{frame(`{"type":"post","plane":1}`), "before hello"},
-		{frame(`{"type":"hello","version":6,"port":1,"colour":"red"}`), "colour"},
+		{frame(`{"type":"hello","version":7,"port":1,"colour":"red"}`), "colour"},
 	} {
 		raw, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.socket, Net: "unix"})
 		require.NoError(t, err)
@@ -197,12 +197,12 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 func TestCloseEndsEveryWait(t *testing.T) {
 	s := start(t)
 	cs := dialAll(t, s)
-	if _, err := cs[0].Acquire(1, 1); err != nil {
+	if _, err := cs[0].Acquire(ocsctl.Lease{Mask: 1, Holder: 1}); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 2)
 	for _, p := range []int{1, 2} {
-		go func() { _, err := cs[p].Acquire(1, 1); ended <- err }()
+		go func() { _, err := cs[p].Acquire(ocsctl.Lease{Mask: 1, Holder: 1}); ended <- err }()
 	}
 	await.Until(t, "both wait", func() bool {
 		snap, err := s.core.Snapshot()

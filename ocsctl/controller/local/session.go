@@ -278,10 +278,7 @@ func (s *session) request(m *message) error {
 	case msgPost:
 		return s.attachment.Post(m.Plane, m.Epoch, m.Holder, m.Target)
 	case msgAcquire:
-		if m.Still {
-			return s.attachment.Share(m.ID, m.Mask, m.Holder, m.Ports...)
-		}
-		return s.attachment.Acquire(m.ID, m.Mask, m.Holder, m.Ports...)
+		return s.attachment.Acquire(m.ID, *m.Lease)
 	case msgRelease:
 		return s.attachment.Release(m.Mask, m.Holder)
 	case msgWatch:

@@ -78,10 +78,8 @@ type post struct {
 
 // asked is an Acquire that waits.
 type asked struct {
-	mask, holder uint64
-	ports        []uint32
-	still        bool
-	answer       chan grant
+	lease  ocsctl.Lease
+	answer chan grant
 }
 
 type grant struct {
@@ -89,10 +87,9 @@ type grant struct {
 	err  error
 }
 
+// heldLease is a granted lease; its mask has the planes that are held.
 type heldLease struct {
-	mask  uint64
-	ports []uint32
-	still bool
+	ocsctl.Lease
 	since time.Time
 }
 
@@ -182,21 +179,12 @@ func (c *Client) send(up *ocspb.Up) {
 	}
 }
 
-// Acquire blocks until planes of mask are granted, or the client has given up.
-func (c *Client) Acquire(mask, holder uint64, ports ...int) (uint64, error) {
-	return c.acquire(mask, holder, ports, false)
-}
-
-// Share is Acquire for a holder that moves no circuit.
-func (c *Client) Share(mask, holder uint64, ports ...int) (uint64, error) {
-	return c.acquire(mask, holder, ports, true)
-}
-
-func (c *Client) acquire(mask, holder uint64, ports []int, still bool) (uint64, error) {
-	if err := checkMask(mask, len(c.planes)); err != nil {
+// Acquire blocks until planes of the lease are granted, or the client has given up.
+func (c *Client) Acquire(l ocsctl.Lease) (uint64, error) {
+	if err := checkMask(l.Mask, len(c.planes)); err != nil {
 		return 0, fmt.Errorf("rpc: acquire: %w", err)
 	}
-	a := &asked{mask, holder, toPorts(ports), still, make(chan grant, 1)}
+	a := &asked{l, make(chan grant, 1)}
 	c.mu.Lock()
 	if len(c.requests) >= maxAcquires {
 		c.mu.Unlock()
@@ -216,8 +204,7 @@ func (c *Client) acquire(mask, holder uint64, ports []int, still bool) (uint64, 
 }
 
 func (a *asked) message(id uint64) *ocspb.Up {
-	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id, Mask: a.mask, Holder: a.holder,
-		Ports: a.ports, Still: a.still}}}
+	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id, Lease: toLease(&a.lease)}}}
 }
 
 // Release gives planes back without waiting for an answer.
@@ -225,10 +212,10 @@ func (c *Client) Release(mask, holder uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	have := c.held[holder]
-	if mask == 0 || mask&^have.mask != 0 {
-		return fmt.Errorf("rpc: release: holder %s has planes %#x, not %#x", ocsctl.HolderName(holder), have.mask, mask)
+	if mask == 0 || mask&^have.Mask != 0 {
+		return fmt.Errorf("rpc: release: holder %s has planes %#x, not %#x", ocsctl.HolderName(holder), have.Mask, mask)
 	}
-	if have.mask &^= mask; have.mask == 0 {
+	if have.Mask &^= mask; have.Mask == 0 {
 		delete(c.held, holder)
 	} else {
 		c.held[holder] = have

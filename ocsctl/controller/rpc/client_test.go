@@ -43,7 +43,7 @@ func TestAttach(t *testing.T) {
 		t.Error("a closed client is healthy")
 	}
 	wants(t, c.Post(0, 0, holder, circuit.Shift(4, 1)), ocsctl.ErrControlLost, "closed")
-	_, err = c.Acquire(1, 1)
+	_, err = c.Acquire(ocsctl.Lease{Mask: 1, Holder: 1})
 	wants(t, err, ocsctl.ErrControlLost, "closed")
 	dial(t, 2, rpc.Options{}, s.address) // the port is free
 }
@@ -85,9 +85,9 @@ func TestBadArguments(t *testing.T) {
 	wants(t, c.Post(0, 0, holder, circuit.Shift(3, 1)), nil, "target", "3 entries")
 	wants(t, c.Post(0, 0, holder, circuit.Permutation{1, 1, 2, 3}), nil, "target", "[1]")
 	wants(t, c.Post(0, 0, holder, circuit.Permutation{4, 1, 2, 3}), nil, "target", "[0]")
-	_, err := c.Acquire(0, 1)
+	_, err := c.Acquire(ocsctl.Lease{Mask: 0, Holder: 1})
 	wants(t, err, nil, "mask 0x0")
-	_, err = c.Acquire(4, 1)
+	_, err = c.Acquire(ocsctl.Lease{Mask: 4, Holder: 1})
 	wants(t, err, nil, "mask 0x4 of 2 planes")
 	wants(t, c.Release(1, 9), nil, "holder 0x9")
 	if _, err := c.Poll(0); err != nil {
@@ -158,11 +158,11 @@ func TestLeases(t *testing.T) {
 	s := serve(t, core, options("a", 4, 3))
 	a, b := dial(t, 0, rpc.Options{}, s.address), dial(t, 1, rpc.Options{}, s.address)
 	must(t, core.Disable(2, "maintenance", "test"))
-	got, err := a.Acquire(7, 1)
+	got, err := a.Acquire(ocsctl.Lease{Mask: 7, Holder: 1})
 	if err != nil || got != 3 {
 		t.Fatalf("granted %#x, %v", got, err)
 	}
-	_, err = b.Acquire(4, 2)
+	_, err = b.Acquire(ocsctl.Lease{Mask: 4, Holder: 2})
 	wants(t, err, ocsctl.ErrPlaneDown, "port 1")
 	var holders atomic.Int32
 	var wg sync.WaitGroup
@@ -171,7 +171,7 @@ func TestLeases(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			c := []*rpc.Client{a, b}[i%2]
-			got, err := c.Acquire(1, uint64(10+i))
+			got, err := c.Acquire(ocsctl.Lease{Mask: 1, Holder: uint64(10 + i)})
 			if err != nil || got != 1 || holders.Add(1) != 1 {
 				t.Errorf("granted %#x, %v, beside others: %d", got, err, holders.Load())
 			}

@@ -61,15 +61,34 @@ func fromNano(n int64) time.Time {
 	return time.Unix(0, n)
 }
 
-func toLease(l controller.LeaseSnapshot) *ocspb.Lease {
-	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port), Job: l.Job,
-		Ports: toPorts(l.Ports), Still: l.Still}
+func toLease(l *ocsctl.Lease) *ocspb.Lease {
+	m := &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, Ports: toPorts(l.Ports), Shared: l.Shared}
+	for _, c := range l.Circuits {
+		m.Circuits = append(m.Circuits, &ocspb.RankMap{To: toMap(c)})
+	}
+	return m
 }
 
-func fromLease(l *ocspb.Lease) controller.LeaseSnapshot {
+func fromLease(m *ocspb.Lease) (l ocsctl.Lease, err error) {
+	l = ocsctl.Lease{Holder: m.GetHolder(), Mask: m.GetMask(), Ports: fromPorts(m.GetPorts()), Shared: m.GetShared()}
+	for _, c := range m.GetCircuits() {
+		to, err := fromMap(c.GetTo(), len(l.Ports))
+		if err != nil {
+			return l, err
+		}
+		l.Circuits = append(l.Circuits, to)
+	}
+	return l, nil
+}
+
+func toLeaseSnapshot(l controller.LeaseSnapshot) *ocspb.Lease {
+	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port), Job: l.Job,
+		Shared: l.Shared}
+}
+
+func fromLeaseSnapshot(l *ocspb.Lease) controller.LeaseSnapshot {
 	return controller.LeaseSnapshot{Port: int(l.GetPort()), Holder: l.GetHolder(), Mask: l.GetMask(),
-		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob(), Ports: fromPorts(l.GetPorts()),
-		Still: l.GetStill()}
+		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob(), Shared: l.GetShared()}
 }
 
 func toJob(j *controller.Job) *ocspb.Job {
@@ -189,7 +208,7 @@ func toSnapshot(s *controller.Snapshot) *ocspb.Snapshot {
 			SinceUnixNano: toNano(p.Since)})
 	}
 	for _, l := range s.Queue {
-		m.Queue = append(m.Queue, toLease(l))
+		m.Queue = append(m.Queue, toLeaseSnapshot(l))
 	}
 	for i := range s.Jobs {
 		j := toJob(&s.Jobs[i].Job)
@@ -214,7 +233,7 @@ func fromSnapshot(m *ocspb.Snapshot) (controller.Snapshot, error) {
 			Since: fromNano(p.GetSinceUnixNano())})
 	}
 	for _, l := range m.GetQueue() {
-		s.Queue = append(s.Queue, fromLease(l))
+		s.Queue = append(s.Queue, fromLeaseSnapshot(l))
 	}
 	for _, j := range m.GetJobs() {
 		s.Jobs = append(s.Jobs, controller.JobSnapshot{Job: *fromJob(j), Waits: j.GetWaits()})
@@ -231,7 +250,7 @@ func toPlaneSnapshot(p *controller.PlaneSnapshot) *ocspb.PlaneSnapshot {
 	}
 	m.Trial = toTrial(p.Trial)
 	for _, h := range p.Holders {
-		m.Holders = append(m.Holders, toLease(h))
+		m.Holders = append(m.Holders, toLeaseSnapshot(h))
 	}
 	return m
 }
@@ -258,7 +277,7 @@ func fromPlaneSnapshot(m *ocspb.PlaneSnapshot) (controller.PlaneSnapshot, error)
 		return p, fmt.Errorf("desired: %w", err)
 	}
 	for _, h := range m.GetHolders() {
-		p.Holders = append(p.Holders, fromLease(h))
+		p.Holders = append(p.Holders, fromLeaseSnapshot(h))
 	}
 	return p, nil
 }

@@ -76,7 +76,7 @@ func TestCore(t *testing.T) {
 	for p := range 4 {
 		all = append(all, dial(t, p, rpc.Options{}, s.address))
 	}
-	granted, err := all[0].Acquire(1, 7)
+	granted, err := all[0].Acquire(ocsctl.Lease{Mask: 1, Holder: 7})
 	if granted != 1 {
 		t.Fatalf("granted %#x: %v", granted, err)
 	}
@@ -96,7 +96,7 @@ func TestCore(t *testing.T) {
 		wants(t, err, ocsctl.ErrReconfFailed, "plane 0 epoch 11")
 	}
 	must(t, all[0].Release(1, 7))
-	_, err = all[1].Acquire(1, 8)
+	_, err = all[1].Acquire(ocsctl.Lease{Mask: 1, Holder: 8})
 	wants(t, err, ocsctl.ErrPlaneDown, "port 1")
 }
 
@@ -113,7 +113,7 @@ func TestCoreRefuses(t *testing.T) {
 	must(t, all[3].Post(0, 0, holder, circuit.Shift(4, 2)))
 	until(t, "refusal", func() bool { return all[3].Refused(0, holder) != nil })
 	wants(t, all[3].Refused(0, holder), ocsctl.ErrNotHolder, "port 3 plane 0", "the plane has no holder")
-	if got, err := all[0].Acquire(1, holder); got != 1 || err != nil {
+	if got, err := all[0].Acquire(ocsctl.Lease{Mask: 1, Holder: holder}); got != 1 || err != nil {
 		t.Fatal(got, err)
 	}
 	must(t, all[0].Post(0, 0, holder, circuit.Shift(4, 2)))
@@ -166,7 +166,7 @@ func TestCoreTakeoverBehindARank(t *testing.T) {
 	for p := range 3 {
 		all = append(all, dial(t, p+1, rpc.Options{}, d.endpoints...))
 	}
-	if _, err := all[1].Acquire(1, holder); err != nil {
+	if _, err := all[1].Acquire(ocsctl.Lease{Mask: 1, Holder: holder}); err != nil {
 		t.Fatal(err)
 	}
 	target, others := circuit.Shift(4, 1), circuit.Permutation{1, 3, 0, 2} // port 0 has the same circuit in both
@@ -197,7 +197,7 @@ func TestCoreTakeover(t *testing.T) {
 	for p := range 4 {
 		all = append(all, dial(t, p, rpc.Options{}, endpoints...))
 	}
-	if _, err := all[2].Acquire(1, 7, 0, 1, 2); err != nil {
+	if _, err := all[2].Acquire(ocsctl.Lease{Mask: 1, Holder: 7, Ports: []int{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	move(t, 0, 1, all...)
@@ -217,7 +217,7 @@ func TestCoreTakeover(t *testing.T) {
 		t.Errorf("controller %s, held by %+v", s.Name, h)
 	}
 	must(t, all[2].Release(1, 7))
-	if _, err := all[1].Acquire(1, 9); err != nil {
+	if _, err := all[1].Acquire(ocsctl.Lease{Mask: 1, Holder: 9}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -231,7 +231,7 @@ func TestCoreSharedPlanes(t *testing.T) {
 		all = append(all, dial(t, p, rpc.Options{}, endpoints...))
 	}
 	for _, first := range []int{0, 2} {
-		if _, err := all[first].Share(1, uint64(20+first), first, first+1); err != nil {
+		if _, err := all[first].Acquire(ocsctl.Lease{Mask: 1, Holder: uint64(20 + first), Ports: []int{first, first + 1}, Shared: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,13 +241,13 @@ func TestCoreSharedPlanes(t *testing.T) {
 	operator := operate(t, rpc.Options{}, endpoints...)
 	until(t, "both holders", func() bool {
 		s, err := operator.Status(ctx)
-		return err == nil && s.Name == "b" && len(s.Planes[0].Holders) == 2 && s.Planes[0].Holders[1].Still
+		return err == nil && s.Name == "b" && len(s.Planes[0].Holders) == 2 && s.Planes[0].Holders[1].Shared
 	})
 	must(t, all[1].Post(0, 0, 20, circuit.Shift(4, 2)))
 	until(t, "a refusal", func() bool { return errors.Is(all[1].Refused(0, 20), ocsctl.ErrNotHolder) })
 	must(t, all[0].Release(1, 20))
 	must(t, all[2].Release(1, 22))
-	if _, err := all[1].Acquire(1, 9); err != nil {
+	if _, err := all[1].Acquire(ocsctl.Lease{Mask: 1, Holder: 9}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -265,7 +265,7 @@ func TestCoreTakeoverWithoutTheLastMoves(t *testing.T) {
 	inCharge.Store(first)
 	s := serveCore(t, options("a", 2, 1), inCharge.Load)
 	all := []*rpc.Client{dial(t, 0, rpc.Options{}, s.address), dial(t, 1, rpc.Options{}, s.address)}
-	if _, err := all[0].Acquire(1, holder); err != nil {
+	if _, err := all[0].Acquire(ocsctl.Lease{Mask: 1, Holder: holder}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -295,11 +295,11 @@ func TestWanted(t *testing.T) {
 	a, b := dial(t, 0, rpc.Options{}, through.Addr().String()), dial(t, 1, rpc.Options{}, s.address)
 	told := make(chan [2]uint64, 8)
 	a.OnWanted(func(holder, mask uint64) { told <- [2]uint64{holder, mask} })
-	_, err := a.Acquire(1, 7)
+	_, err := a.Acquire(ocsctl.Lease{Mask: 1, Holder: 7})
 	must(t, err)
 	asked := make(chan error, 1)
 	go func() {
-		_, err := b.Acquire(1, 8)
+		_, err := b.Acquire(ocsctl.Lease{Mask: 1, Holder: 8})
 		asked <- err
 	}()
 	for n := range 2 {

@@ -19,7 +19,7 @@ package rpc
 import "time"
 
 // ProtocolVersion is that of the messages; both ends must have the same.
-const ProtocolVersion = 5
+const ProtocolVersion = 6
 
 // Bounds of what either end accepts. They are far above what honest ends need.
 const (

@@ -234,13 +234,14 @@ func (c *Client) takeOver(d *ocspb.Down) error {
 		var err error
 		if g.GetFault() != nil {
 			err = fmt.Errorf("rpc: port %d: %w", c.port, fromFault(g.GetFault()))
-		} else if g.GetMask() == 0 || g.GetMask()&^a.mask != 0 {
-			return fmt.Errorf("granted %#x of %#x: %w", g.GetMask(), a.mask, ErrProtocol)
+		} else if g.GetMask() == 0 || g.GetMask()&^a.lease.Mask != 0 {
+			return fmt.Errorf("granted %#x of %#x: %w", g.GetMask(), a.lease.Mask, ErrProtocol)
 		}
 		delete(c.requests, g.GetId())
 		if err == nil {
-			h := c.held[a.holder]
-			c.held[a.holder] = heldLease{h.mask | g.GetMask(), a.ports, a.still, time.Now()}
+			l := a.lease
+			l.Mask, l.Circuits = c.held[l.Holder].Mask|g.GetMask(), nil
+			c.held[l.Holder] = heldLease{l, time.Now()}
 		}
 		a.answer <- grant{g.GetMask(), err}
 	}
@@ -309,15 +310,15 @@ func (c *Client) reclaim(l *link, w *ocspb.Welcome) error {
 		has[l.GetHolder()] |= l.GetMask()
 	}
 	for holder, h := range c.held {
-		if lost := h.mask &^ has[holder]; lost != 0 {
+		if lost := h.Mask &^ has[holder]; lost != 0 {
 			return fmt.Errorf("planes %#x of %s are not its any more: %w", lost, ocsctl.HolderName(holder), errLost)
 		}
 	}
 	for _, a := range c.requests {
-		has[a.holder] &^= a.mask // granted, perhaps, and not told yet
+		has[a.lease.Holder] &^= a.lease.Mask // granted, perhaps, and not told yet
 	}
 	for holder, mask := range has {
-		if mask &^= c.held[holder].mask; mask != 0 {
+		if mask &^= c.held[holder].Mask; mask != 0 {
 			_ = l.stream.Send(&ocspb.Up{Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: mask, Holder: holder}}})
 		}
 	}
@@ -385,9 +386,10 @@ func (c *Client) hello() *ocspb.Hello {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := &ocspb.Hello{Protocol: ProtocolVersion, Version: c.o.Version, Port: uint32(c.port), Session: c.session}
-	for holder, l := range c.held {
-		h.Held = append(h.Held, &ocspb.Lease{Holder: holder, Mask: l.mask, SinceUnixNano: l.since.UnixNano(),
-			Ports: l.ports, Still: l.still})
+	for _, l := range c.held {
+		held := toLease(&l.Lease)
+		held.SinceUnixNano = toNano(l.since)
+		h.Held = append(h.Held, held)
 	}
 	for j := range c.planes {
 		h.Known = append(h.Known, c.planes[j].Load().Epoch)

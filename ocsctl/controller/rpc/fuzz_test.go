@@ -31,7 +31,8 @@ func FuzzUp(f *testing.F) {
 		&ocspb.Up{Message: &ocspb.Up_Hello{Hello: &ocspb.Hello{Protocol: ProtocolVersion, Port: 2,
 			Held: []*ocspb.Lease{{Holder: 1, Mask: 1}}}}},
 		&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: 1, Target: []int32{1, 2, 3, 0}}}},
-		&ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: 1, Mask: 3, Holder: 1}}},
+		&ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: 1, Lease: &ocspb.Lease{Mask: 3, Holder: 1, Ports: []uint32{0, 1},
+			Shared: true, Circuits: []*ocspb.RankMap{{To: []int32{1, 0}}, {To: []int32{-1, 1}}}}}}},
 		&ocspb.Up{Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: 3, Holder: 1}}},
 	)
 	core := fake.New("a", 1, 4, 2)
@@ -75,8 +76,8 @@ func FuzzDown(f *testing.F) {
 		}
 		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2),
 			posts: make([][]post, 2), held: map[uint64]heldLease{}}
-		c.requests = map[uint64]*asked{1: {mask: 1, holder: 1, answer: make(chan grant, 1)},
-			2: {mask: 3, holder: 1, answer: make(chan grant, 1)}}
+		c.requests = map[uint64]*asked{1: {lease: ocsctl.Lease{Mask: 1, Holder: 1}, answer: make(chan grant, 1)},
+			2: {lease: ocsctl.Lease{Mask: 3, Holder: 1}, answer: make(chan grant, 1)}}
 		for j := range c.planes {
 			c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.Shift(4, 1)}})
 			c.posts[j] = []post{{1, 7, circuit.Shift(4, 2)}}
@@ -96,8 +97,8 @@ func FuzzDown(f *testing.F) {
 			oneLiner(t, c.Refused(j, 7))
 		}
 		for holder, l := range c.held {
-			if l.mask == 0 || l.mask>>2 != 0 {
-				t.Fatalf("holder %d has %#x", holder, l.mask)
+			if l.Mask == 0 || l.Mask>>2 != 0 {
+				t.Fatalf("holder %d has %#x", holder, l.Mask)
 			}
 		}
 	})

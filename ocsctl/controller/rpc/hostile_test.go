@@ -42,7 +42,8 @@ func hello(h *ocspb.Hello) *ocspb.Up {
 }
 
 func acquire(id, mask, holder uint64) *ocspb.Up {
-	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id, Mask: mask, Holder: holder}}}
+	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id,
+		Lease: &ocspb.Lease{Mask: mask, Holder: holder}}}}
 }
 
 // TestHostileRank: whatever a rank sends, it gets one line that says what is wrong, and the port
@@ -58,7 +59,7 @@ func TestHostileRank(t *testing.T) {
 		{"no hello", []*ocspb.Up{post(0, 0, 1, 2, 3, 0)}, []string{"post before hello"}},
 		{"nothing", []*ocspb.Up{{}}, []string{"empty or unknown message before hello"}},
 		{"other protocol", []*ocspb.Up{hello(&ocspb.Hello{Protocol: 9})},
-			[]string{"protocol version 9", "controller a speaks 5", "version mismatch"}},
+			[]string{"protocol version 9", "controller a speaks 6", "version mismatch"}},
 		{"other version", []*ocspb.Up{hello(&ocspb.Hello{Version: "2.0.0"})},
 			[]string{"library is version 2.0.0", "controller 1.2.3", "version mismatch"}},
 		{"port", []*ocspb.Up{hello(&ocspb.Hello{Port: 4})}, []string{"port 4", "0..3"}},
@@ -93,7 +94,7 @@ func TestHostileRank(t *testing.T) {
 	}
 	t.Run("floods of requests", func(t *testing.T) {
 		held := dial(t, 3, rpc.Options{}, s.address)
-		if _, err := held.Acquire(1, 1); err != nil {
+		if _, err := held.Acquire(ocsctl.Lease{Mask: 1, Holder: 1}); err != nil {
 			t.Fatal(err)
 		}
 		stream, err := raw(t, s.address).Attach(within(t))
@@ -249,7 +250,7 @@ func TestHostileController(t *testing.T) {
 		"no welcome": {&ocspb.Down{}, rpc.ErrProtocol, []string{"no welcome"}},
 		"other protocol": {welcome(func(w *ocspb.Welcome) {
 			w.Protocol = 7
-		}), ocsctl.ErrVersion, []string{"version 7", "this library 5"}},
+		}), ocsctl.ErrVersion, []string{"version 7", "this library 6"}},
 		"no ports": {welcome(func(w *ocspb.Welcome) { w.Ports = 0 }), rpc.ErrProtocol, []string{"0 ports"}},
 		"many ports": {welcome(func(w *ocspb.Welcome) {
 			w.Ports = 1 << 31

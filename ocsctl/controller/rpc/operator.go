@@ -244,7 +244,7 @@ func (o *Operator) Disable(ctx context.Context, plane int, reason, who string) e
 func (o *Operator) BeginJob(ctx context.Context, j controller.Job, maps []circuit.Permutation) error {
 	m := &ocspb.BeginJobRequest{Job: toJob(&j), Set: maps != nil}
 	for _, part := range maps {
-		m.Maps = append(m.Maps, &ocspb.JobMap{To: toMap(part)})
+		m.Maps = append(m.Maps, &ocspb.RankMap{To: toMap(part)})
 	}
 	return o.command(ctx, "begin job", 0, func(c ocspb.OperatorsClient, _ uint32) error {
 		_, err := c.BeginJob(ctx, m)

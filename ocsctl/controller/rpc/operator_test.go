@@ -56,7 +56,7 @@ func TestOperator(t *testing.T) {
 	s := serve(t, core, options("a", 4, 2))
 	standby.standby.Store("a at " + s.address + " is")
 	rank := dial(t, 2, rpc.Options{}, s.address)
-	if _, err := rank.Acquire(2, 99); err != nil {
+	if _, err := rank.Acquire(ocsctl.Lease{Mask: 2, Holder: 99}); err != nil {
 		t.Fatal(err)
 	}
 	op, ctx := operate(t, rpc.Options{}, standby.address, s.address), within(t)

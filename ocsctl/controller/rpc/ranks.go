@@ -96,11 +96,6 @@ func (s *Server) check(h *ocspb.Hello) error {
 	if len(h.GetHeld()) > maxPlanes {
 		return fmt.Errorf("port %d: %d leases: %w", h.GetPort(), len(h.GetHeld()), ErrProtocol)
 	}
-	for _, l := range h.GetHeld() {
-		if err := checkMask(l.GetMask(), len(s.o.Planes)); err != nil {
-			return fmt.Errorf("port %d: held: %w", h.GetPort(), err)
-		}
-	}
 	return nil
 }
 
@@ -146,8 +141,10 @@ func (s *Server) attach(st *stream, hello *ocspb.Hello, core controller.Controll
 	x.core, x.stream, st.session = core, st, x
 	o := controller.AttachOptions{Port: port, Who: who(st.ctx), Known: hello.GetKnown()}
 	for _, l := range hello.GetHeld() {
-		held := fromLease(l)
-		held.Port = port
+		held, err := s.lease(l)
+		if err != nil {
+			return nil, fmt.Errorf("port %d: held: %w", port, err)
+		}
 		o.Held = append(o.Held, held)
 	}
 	for deadline := time.Now().Add(busyGrace); ; time.Sleep(10 * time.Millisecond) {

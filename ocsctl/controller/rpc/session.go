@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+
 	"lightpath/ocsctl/controller/rpc/ocspb"
 	"lightpath/plans/circuit"
 )
@@ -53,10 +55,9 @@ type planeMail struct {
 
 // request is an Acquire and its answer.
 type request struct {
-	mask, holder uint64
-	still        bool
-	answer       *ocspb.Granted // nil while it waits
-	sent         bool
+	lease  *ocspb.Lease
+	answer *ocspb.Granted // nil while it waits
+	sent   bool
 }
 
 func newSession(s *Server, id sessionID, port int, identity string) *session {
@@ -107,7 +108,7 @@ func (x *session) Granted(id, mask uint64, err error) {
 	x.waiting--
 	x.unsent++
 	if err == nil {
-		x.held[r.holder] |= mask
+		x.held[r.lease.GetHolder()] |= mask
 	}
 	// The rank may have missed an answer only if it has the request outstanding, and it has no more
 	// than so many.
@@ -189,21 +190,34 @@ func (x *session) target(plane uint32, m []int32) (circuit.Permutation, error) {
 
 // checkMask checks a set of planes.
 func checkMask(mask uint64, planes int) error {
-	if mask == 0 || planes < 64 && mask>>planes != 0 {
-		return fmt.Errorf("mask %#x of %d planes: %w", mask, planes, ErrProtocol)
+	if err := ocsctl.CheckMask(mask, planes); err != nil {
+		return fmt.Errorf("%w: %w", err, ErrProtocol)
 	}
 	return nil
 }
 
+// lease reads and checks a lease of a rank.
+func (s *Server) lease(m *ocspb.Lease) (ocsctl.Lease, error) {
+	l, err := fromLease(m)
+	if err == nil {
+		err = l.Check(s.o.Ports, len(s.o.Planes))
+	}
+	if err != nil {
+		return l, fmt.Errorf("%w: %w", err, ErrProtocol)
+	}
+	return l, nil
+}
+
 // acquire asks the core, unless it has been asked under this id.
 func (x *session) acquire(m *ocspb.Acquire) error {
-	if err := checkMask(m.GetMask(), len(x.planes)); err != nil {
+	lease, err := x.server.lease(m.GetLease())
+	if err != nil {
 		return fmt.Errorf("acquire: %w", err)
 	}
 	x.mu.Lock()
 	r := x.requests[m.GetId()]
 	switch {
-	case r != nil && (r.mask != m.GetMask() || r.holder != m.GetHolder() || r.still != m.GetStill()):
+	case r != nil && !proto.Equal(r.lease, m.GetLease()):
 		x.mu.Unlock()
 		return fmt.Errorf("acquire: id %d stands for another request: %w", m.GetId(), ErrProtocol)
 	case r != nil: // again, after a break: so is the answer
@@ -218,14 +232,10 @@ func (x *session) acquire(m *ocspb.Acquire) error {
 		x.mu.Unlock()
 		return fmt.Errorf("acquire: %d requests wait already: %w", x.waiting, ErrProtocol)
 	}
-	x.requests[m.GetId()] = &request{mask: m.GetMask(), holder: m.GetHolder(), still: m.GetStill()}
+	x.requests[m.GetId()] = &request{lease: m.GetLease()}
 	x.waiting++
 	x.mu.Unlock()
-	ask := x.attachment.Acquire
-	if m.GetStill() {
-		ask = x.attachment.Share
-	}
-	return ask(m.GetId(), m.GetMask(), m.GetHolder(), fromPorts(m.GetPorts())...)
+	return x.attachment.Acquire(m.GetId(), lease)
 }
 
 func (x *session) release(mask, holder uint64) error {
@@ -275,19 +285,14 @@ func (x *session) adopt(held []*ocspb.Lease) {
 
 // leases returns what a snapshot says that a port holds.
 func leases(s *controller.Snapshot, port int) []*ocspb.Lease {
-	byHolder := map[uint64]*ocspb.Lease{}
+	seen := map[uint64]bool{}
 	var all []*ocspb.Lease
 	for j := range s.Planes {
 		for _, h := range s.Planes[j].Holders {
-			if h.Port != port {
-				continue
+			if h.Port == port && !seen[h.Holder] {
+				seen[h.Holder] = true
+				all = append(all, toLeaseSnapshot(h))
 			}
-			if byHolder[h.Holder] == nil {
-				byHolder[h.Holder] = toLease(h)
-				byHolder[h.Holder].Mask = 0
-				all = append(all, byHolder[h.Holder])
-			}
-			byHolder[h.Holder].Mask |= 1 << j
 		}
 	}
 	return all

@@ -41,7 +41,7 @@ func TestTakeover(t *testing.T) {
 				all = append(all, dial(t, p, rpc.Options{}, second.address, first.address))
 			}
 			move(t, 0, 1, all...)
-			granted, err := all[0].Acquire(3, 77)
+			granted, err := all[0].Acquire(ocsctl.Lease{Mask: 3, Holder: 77})
 			if granted != 3 {
 				t.Fatalf("granted %#x: %v", granted, err)
 			}
@@ -51,7 +51,7 @@ func TestTakeover(t *testing.T) {
 			}
 			asked := make(chan error, 1)
 			go func() {
-				_, err := all[1].Acquire(2, 88)
+				_, err := all[1].Acquire(ocsctl.Lease{Mask: 2, Holder: 88})
 				asked <- err
 			}()
 			until(t, "posts and queue", func() bool { s, _ := core.Snapshot(); return core.Posted(0) == 3 && len(s.Queue) == 1 })
@@ -150,11 +150,11 @@ func TestGivesUp(t *testing.T) {
 	c := dial(t, 0, rpc.Options{Takeover: takeover}, first.address, second.address)
 	ended := make(chan error, 1)
 	must(t, core.Set(0, circuit.Shift(2, 1), "test"))
-	if _, err := c.Acquire(1, 5); err != nil {
+	if _, err := c.Acquire(ocsctl.Lease{Mask: 1, Holder: 5}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_, err := c.Acquire(1, 6)
+		_, err := c.Acquire(ocsctl.Lease{Mask: 1, Holder: 6})
 		ended <- err
 	}()
 	until(t, "request", func() bool { s, _ := core.Snapshot(); return len(s.Queue) == 1 })
@@ -307,7 +307,7 @@ func TestBrokenStream(t *testing.T) {
 		}
 	}()
 	for i := range 40 {
-		granted, err := all[0].Acquire(3, uint64(i))
+		granted, err := all[0].Acquire(ocsctl.Lease{Mask: 3, Holder: uint64(i)})
 		if granted != 3 {
 			t.Fatalf("round %d: granted %#x: %v", i, granted, err)
 		}
@@ -334,7 +334,7 @@ func TestSilence(t *testing.T) {
 	r := newRelay(t, s.address)
 	all := []*rpc.Client{dial(t, 0, rpc.Options{Silence: 3 * time.Second / 2}, r.Addr().String()),
 		dial(t, 1, rpc.Options{}, s.address)}
-	if _, err := all[0].Acquire(1, 5); err != nil {
+	if _, err := all[0].Acquire(ocsctl.Lease{Mask: 1, Holder: 5}); err != nil {
 		t.Fatal(err)
 	}
 	r.swallow()
@@ -357,7 +357,7 @@ func TestLostPlace(t *testing.T) {
 	r := newRelay(t, s.address)
 	c := dial(t, 0, rpc.Options{}, r.Addr().String())
 	idle := dial(t, 1, rpc.Options{}, r.Addr().String())
-	if _, err := c.Acquire(1, 5); err != nil {
+	if _, err := c.Acquire(ocsctl.Lease{Mask: 1, Holder: 5}); err != nil {
 		t.Fatal(err)
 	}
 	r.cut(true)

@@ -7,6 +7,7 @@ import (
 
 	"lightpath/internal/await"
 	"lightpath/internal/require"
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
@@ -74,7 +75,7 @@ func TestRealCore(t *testing.T) {
 		t.Helper()
 		require.NoError(t, err)
 	}
-	must(ports[0].Acquire(1, 3, 99))
+	must(ports[0].Acquire(1, ocsctl.Lease{Mask: 3, Holder: 99}))
 	must(ports[0].Post(0, st.Planes[0].Epoch, 99, circuit.Shift(2, 0)))
 	until("waiting", func() bool {
 		p := &st.Planes[0]

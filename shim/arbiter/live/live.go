@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter"
 	"lightpath/shim/arbiter/sequence"
@@ -88,7 +89,7 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	l.machine = arbiter.New(arbiter.Config{
 		Ranks: c.Ranks, Site: &p.Site, RoundWait: c.Cfg.DemandWait,
 		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
-		StillAfter: arbiter.DefaultStillAfter, Turn: p.Turn,
+		ShareAfter: arbiter.DefaultShareAfter, Turn: p.Turn,
 	}, view{p}, l.Book)
 	p.OnNext(func() { l.note(arbiter.Event{Kind: arbiter.Next}) })
 	p.Controller.WatchWanted(c.ID, func(planes uint64) {
@@ -219,7 +220,7 @@ func (l *Leader) perform(a *arbiter.Action) {
 	case arbiter.SendPlan:
 		c.Star.To(a.Rank, &control.Message{Kind: control.MsgPlan, Seq: a.Seq, Body: a.Body})
 	case arbiter.Acquire:
-		go l.acquire(a.Planes, a.Still)
+		go l.acquire(a.Lease)
 	case arbiter.Release:
 		if err := l.p.Controller.Release(uint64(a.Planes), c.ID); err != nil {
 			c.Spread(err)
@@ -251,12 +252,9 @@ func (l *Leader) granted(e arbiter.Event) {
 }
 
 // acquire waits for planes. If the leader has ended, it gives granted planes back at once.
-func (l *Leader) acquire(planes planeset.Set, still bool) {
-	ask := l.p.Controller.Acquire
-	if still {
-		ask = l.p.Controller.Share
-	}
-	mask, err := ask(uint64(planes), l.c.ID, l.p.Places.Ports()...)
+func (l *Leader) acquire(lease ocsctl.Lease) {
+	lease.Holder = l.c.ID
+	mask, err := l.p.Controller.Acquire(lease)
 	if err != nil && !errors.Is(err, errdefs.ErrDestroyed) {
 		err = fmt.Errorf("shim: planes for communicator %#x: %w", l.c.ID, err)
 	}

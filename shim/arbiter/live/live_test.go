@@ -36,12 +36,12 @@ type controller struct {
 	released int
 }
 
-func (c *controller) Acquire(mask, _ uint64, _ ...int) (uint64, error) {
+func (c *controller) Acquire(l ocsctl.Lease) (uint64, error) {
 	<-c.grant
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held |= planeset.Set(mask)
-	return mask, nil
+	c.held |= planeset.Set(l.Mask)
+	return l.Mask, nil
 }
 
 func (c *controller) Release(mask, _ uint64) error {
@@ -82,7 +82,7 @@ func newLeader() (*Leader, *controller) {
 		l.timers[i] = time.NewTimer(time.Hour)
 		l.timers[i].Stop()
 	}
-	l.perform(&arbiter.Action{Kind: arbiter.Acquire, Planes: planes})
+	l.perform(&arbiter.Action{Kind: arbiter.Acquire, Lease: ocsctl.Lease{Mask: uint64(planes)}})
 	return l, at
 }
 

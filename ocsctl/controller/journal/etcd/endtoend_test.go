@@ -11,6 +11,7 @@ import (
 
 	"lightpath/internal/await"
 	"lightpath/internal/require"
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal/etcd"
 	"lightpath/ocsctl/controller/journal/journaltest"
@@ -150,7 +151,7 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 		r := &rank{}
 		o := controller.AttachOptions{Port: p, Who: fmt.Sprint("rank ", p)}
 		if p == 0 {
-			o.Held = []controller.LeaseSnapshot{{Holder: holder, Mask: 1}}
+			o.Held = []ocsctl.Lease{{Holder: holder, Mask: 1}}
 		}
 		a, err := c.Attach(r, o)
 		require.NoError(t, err)
@@ -160,7 +161,7 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 	if s, err := c.Snapshot(); err != nil {
 		t.Fatal(err)
 	} else if len(s.Planes[0].Holders) == 0 {
-		require.NoError(t, all[0].Acquire(1, 1, holder))
+		require.NoError(t, all[0].Acquire(1, ocsctl.Lease{Mask: 1, Holder: holder}))
 		await.Until(t, "the plane is granted", func() bool {
 			s, err := c.Snapshot()
 			return err == nil && len(s.Planes[0].Holders) > 0

@@ -700,8 +700,11 @@ type Lease struct {
 	SinceUnixNano int64                  `protobuf:"varint,3,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"`
 	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`          // of whose rank; not in a Hello
 	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`             // of the port; in a snapshot
-	Ports         []uint32               `protobuf:"varint,6,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the holder's ranks, none: all ports; in a Hello
-	Still         bool                   `protobuf:"varint,7,opt,name=still,proto3" json:"still,omitempty"`        // the holder moves no circuit
+	Ports         []uint32               `protobuf:"varint,6,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the holder's ranks, none: all ports; not in a snapshot
+	Shared        bool                   `protobuf:"varint,7,opt,name=shared,proto3" json:"shared,omitempty"`      // others of disjoint ports may hold the planes too, and the holder's posts are refused
+	// In an Acquire of a shared lease: by plane of the mask, the map of the holder's ranks that the controller makes before
+	// it answers; none: the circuits stay as they are.
+	Circuits      []*RankMap `protobuf:"bytes,8,rep,name=circuits,proto3" json:"circuits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,11 +781,18 @@ func (x *Lease) GetPorts() []uint32 {
 	return nil
 }
 
-func (x *Lease) GetStill() bool {
+func (x *Lease) GetShared() bool {
 	if x != nil {
-		return x.Still
+		return x.Shared
 	}
 	return false
+}
+
+func (x *Lease) GetCircuits() []*RankMap {
+	if x != nil {
+		return x.Circuits
+	}
+	return nil
 }
 
 // Post agrees, for the holder of a plane, to move it from epoch to the target: this port is drained.
@@ -858,10 +868,7 @@ func (x *Post) GetHolder() uint64 {
 type Acquire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Mask          uint64                 `protobuf:"varint,2,opt,name=mask,proto3" json:"mask,omitempty"`
-	Holder        uint64                 `protobuf:"varint,3,opt,name=holder,proto3" json:"holder,omitempty"`
-	Ports         []uint32               `protobuf:"varint,4,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the holder's ranks; none: all ports
-	Still         bool                   `protobuf:"varint,5,opt,name=still,proto3" json:"still,omitempty"`        // the holder moves no circuit, and shares the planes with others of disjoint ports that move none
+	Lease         *Lease                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -903,32 +910,11 @@ func (x *Acquire) GetId() uint64 {
 	return 0
 }
 
-func (x *Acquire) GetMask() uint64 {
+func (x *Acquire) GetLease() *Lease {
 	if x != nil {
-		return x.Mask
-	}
-	return 0
-}
-
-func (x *Acquire) GetHolder() uint64 {
-	if x != nil {
-		return x.Holder
-	}
-	return 0
-}
-
-func (x *Acquire) GetPorts() []uint32 {
-	if x != nil {
-		return x.Ports
+		return x.Lease
 	}
 	return nil
-}
-
-func (x *Acquire) GetStill() bool {
-	if x != nil {
-		return x.Still
-	}
-	return false
 }
 
 type Release struct {
@@ -1570,7 +1556,7 @@ type PlaneSnapshot struct {
 	Target        []int32                `protobuf:"zigzag32,6,rep,packed,name=target,proto3" json:"target,omitempty"`
 	Posted        []uint32               `protobuf:"varint,7,rep,packed,name=posted,proto3" json:"posted,omitempty"`
 	Missing       []uint32               `protobuf:"varint,8,rep,packed,name=missing,proto3" json:"missing,omitempty"`
-	Holders       []*Lease               `protobuf:"bytes,9,rep,name=holders,proto3" json:"holders,omitempty"` // more than one: all are still
+	Holders       []*Lease               `protobuf:"bytes,9,rep,name=holders,proto3" json:"holders,omitempty"` // more than one: all share it
 	Verified      string                 `protobuf:"bytes,10,opt,name=verified,proto3" json:"verified,omitempty"`
 	Switches      uint64                 `protobuf:"varint,11,opt,name=switches,proto3" json:"switches,omitempty"`
 	Failures      uint64                 `protobuf:"varint,12,opt,name=failures,proto3" json:"failures,omitempty"`
@@ -3245,8 +3231,8 @@ type BeginJobRequest struct {
 	Job   *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // without since and waits
 	// Where set is true: for each plane of the controller the map of the job's ranks, an empty one for dark. Otherwise
 	// the job's ranks move their circuits.
-	Set           bool      `protobuf:"varint,2,opt,name=set,proto3" json:"set,omitempty"`
-	Maps          []*JobMap `protobuf:"bytes,3,rep,name=maps,proto3" json:"maps,omitempty"`
+	Set           bool       `protobuf:"varint,2,opt,name=set,proto3" json:"set,omitempty"`
+	Maps          []*RankMap `protobuf:"bytes,3,rep,name=maps,proto3" json:"maps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3295,34 +3281,35 @@ func (x *BeginJobRequest) GetSet() bool {
 	return false
 }
 
-func (x *BeginJobRequest) GetMaps() []*JobMap {
+func (x *BeginJobRequest) GetMaps() []*RankMap {
 	if x != nil {
 		return x.Maps
 	}
 	return nil
 }
 
-type JobMap struct {
+// RankMap is a map of the ranks of a job or a lease.
+type RankMap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            []int32                `protobuf:"zigzag32,1,rep,packed,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *JobMap) Reset() {
-	*x = JobMap{}
+func (x *RankMap) Reset() {
+	*x = RankMap{}
 	mi := &file_ocs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *JobMap) String() string {
+func (x *RankMap) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*JobMap) ProtoMessage() {}
+func (*RankMap) ProtoMessage() {}
 
-func (x *JobMap) ProtoReflect() protoreflect.Message {
+func (x *RankMap) ProtoReflect() protoreflect.Message {
 	mi := &file_ocs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3334,12 +3321,12 @@ func (x *JobMap) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use JobMap.ProtoReflect.Descriptor instead.
-func (*JobMap) Descriptor() ([]byte, []int) {
+// Deprecated: Use RankMap.ProtoReflect.Descriptor instead.
+func (*RankMap) Descriptor() ([]byte, []int) {
 	return file_ocs_proto_rawDescGZIP(), []int{46}
 }
 
-func (x *JobMap) GetTo() []int32 {
+func (x *RankMap) GetTo() []int32 {
 	if x != nil {
 		return x.To
 	}
@@ -3519,26 +3506,24 @@ const file_ocs_proto_rawDesc = "" +
 	"\x16bandwidth_bits_per_sec\x18\x02 \x01(\x01R\x13bandwidthBitsPerSec\x12\x1f\n" +
 	"\vreconfig_ns\x18\x03 \x01(\x03R\n" +
 	"reconfigNs\x12/\n" +
-	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\xad\x01\n" +
+	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\xe6\x01\n" +
 	"\x05Lease\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\x04R\x06holder\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12&\n" +
 	"\x0fsince_unix_nano\x18\x03 \x01(\x03R\rsinceUnixNano\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\rR\x04port\x12\x10\n" +
 	"\x03job\x18\x05 \x01(\tR\x03job\x12\x14\n" +
-	"\x05ports\x18\x06 \x03(\rR\x05ports\x12\x14\n" +
-	"\x05still\x18\a \x01(\bR\x05still\"b\n" +
+	"\x05ports\x18\x06 \x03(\rR\x05ports\x12\x16\n" +
+	"\x06shared\x18\a \x01(\bR\x06shared\x125\n" +
+	"\bcircuits\x18\b \x03(\v2\x19.lightpath.ocs.v1.RankMapR\bcircuits\"b\n" +
 	"\x04Post\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
 	"\x06target\x18\x03 \x03(\x11R\x06target\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\x04R\x06holder\"q\n" +
+	"\x06holder\x18\x04 \x01(\x04R\x06holder\"N\n" +
 	"\aAcquire\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12\x16\n" +
-	"\x06holder\x18\x03 \x01(\x04R\x06holder\x12\x14\n" +
-	"\x05ports\x18\x04 \x03(\rR\x05ports\x12\x14\n" +
-	"\x05still\x18\x05 \x01(\bR\x05still\"5\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12-\n" +
+	"\x05lease\x18\x06 \x01(\v2\x17.lightpath.ocs.v1.LeaseR\x05leaseJ\x04\b\x02\x10\x06\"5\n" +
 	"\aRelease\x12\x12\n" +
 	"\x04mask\x18\x01 \x01(\x04R\x04mask\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\x04R\x06holder\"\t\n" +
@@ -3713,12 +3698,12 @@ const file_ocs_proto_rawDesc = "" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x10\n" +
 	"\x03who\x18\x03 \x01(\tR\x03who\"\x0e\n" +
-	"\fDisableReply\"z\n" +
+	"\fDisableReply\"{\n" +
 	"\x0fBeginJobRequest\x12'\n" +
 	"\x03job\x18\x01 \x01(\v2\x15.lightpath.ocs.v1.JobR\x03job\x12\x10\n" +
-	"\x03set\x18\x02 \x01(\bR\x03set\x12,\n" +
-	"\x04maps\x18\x03 \x03(\v2\x18.lightpath.ocs.v1.JobMapR\x04maps\"\x18\n" +
-	"\x06JobMap\x12\x0e\n" +
+	"\x03set\x18\x02 \x01(\bR\x03set\x12-\n" +
+	"\x04maps\x18\x03 \x03(\v2\x19.lightpath.ocs.v1.RankMapR\x04maps\"\x19\n" +
+	"\aRankMap\x12\x0e\n" +
 	"\x02to\x18\x01 \x03(\x11R\x02to\"\x0f\n" +
 	"\rBeginJobReply\"1\n" +
 	"\rEndJobRequest\x12\x0e\n" +
@@ -3827,7 +3812,7 @@ var file_ocs_proto_goTypes = []any{
 	(*DisableRequest)(nil),     // 44: lightpath.ocs.v1.DisableRequest
 	(*DisableReply)(nil),       // 45: lightpath.ocs.v1.DisableReply
 	(*BeginJobRequest)(nil),    // 46: lightpath.ocs.v1.BeginJobRequest
-	(*JobMap)(nil),             // 47: lightpath.ocs.v1.JobMap
+	(*RankMap)(nil),            // 47: lightpath.ocs.v1.RankMap
 	(*BeginJobReply)(nil),      // 48: lightpath.ocs.v1.BeginJobReply
 	(*EndJobRequest)(nil),      // 49: lightpath.ocs.v1.EndJobRequest
 	(*EndJobReply)(nil),        // 50: lightpath.ocs.v1.EndJobReply
@@ -3849,58 +3834,60 @@ var file_ocs_proto_depIdxs = []int32{
 	7,  // 12: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
 	12, // 13: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
 	5,  // 14: lightpath.ocs.v1.Welcome.past:type_name -> lightpath.ocs.v1.PastMap
-	16, // 15: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
-	16, // 16: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
-	16, // 17: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
-	0,  // 18: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
-	21, // 19: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
-	23, // 20: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
-	7,  // 21: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
-	22, // 22: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
-	7,  // 23: lightpath.ocs.v1.PlaneSnapshot.holders:type_name -> lightpath.ocs.v1.Lease
-	29, // 24: lightpath.ocs.v1.PlaneSnapshot.trial:type_name -> lightpath.ocs.v1.Trial
-	22, // 25: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
-	27, // 26: lightpath.ocs.v1.Event.moved:type_name -> lightpath.ocs.v1.Moved
-	29, // 27: lightpath.ocs.v1.Event.trial:type_name -> lightpath.ocs.v1.Trial
-	51, // 28: lightpath.ocs.v1.Event.baselines:type_name -> lightpath.ocs.v1.Event.BaselinesEntry
-	32, // 29: lightpath.ocs.v1.PortsReply.ports:type_name -> lightpath.ocs.v1.PortState
-	38, // 30: lightpath.ocs.v1.SetRequest.planes:type_name -> lightpath.ocs.v1.PlaneMap
-	22, // 31: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
-	47, // 32: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.JobMap
-	28, // 33: lightpath.ocs.v1.Event.BaselinesEntry.value:type_name -> lightpath.ocs.v1.Baseline
-	1,  // 34: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	17, // 35: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	19, // 36: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	24, // 37: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	25, // 38: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	30, // 39: lightpath.ocs.v1.Operators.Ports:input_type -> lightpath.ocs.v1.PortsRequest
-	33, // 40: lightpath.ocs.v1.Operators.SetBaseline:input_type -> lightpath.ocs.v1.SetBaselineRequest
-	35, // 41: lightpath.ocs.v1.Operators.Remap:input_type -> lightpath.ocs.v1.RemapRequest
-	37, // 42: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	39, // 43: lightpath.ocs.v1.Operators.Confirm:input_type -> lightpath.ocs.v1.ConfirmRequest
-	42, // 44: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	44, // 45: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	46, // 46: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
-	49, // 47: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
-	2,  // 48: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	18, // 49: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	20, // 50: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	26, // 51: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	26, // 52: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	31, // 53: lightpath.ocs.v1.Operators.Ports:output_type -> lightpath.ocs.v1.PortsReply
-	34, // 54: lightpath.ocs.v1.Operators.SetBaseline:output_type -> lightpath.ocs.v1.SetBaselineReply
-	36, // 55: lightpath.ocs.v1.Operators.Remap:output_type -> lightpath.ocs.v1.RemapReply
-	41, // 56: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	40, // 57: lightpath.ocs.v1.Operators.Confirm:output_type -> lightpath.ocs.v1.ConfirmReply
-	43, // 58: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	45, // 59: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	48, // 60: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
-	50, // 61: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
-	48, // [48:62] is the sub-list for method output_type
-	34, // [34:48] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	47, // 15: lightpath.ocs.v1.Lease.circuits:type_name -> lightpath.ocs.v1.RankMap
+	7,  // 16: lightpath.ocs.v1.Acquire.lease:type_name -> lightpath.ocs.v1.Lease
+	16, // 17: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
+	16, // 18: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
+	16, // 19: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
+	0,  // 20: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
+	21, // 21: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
+	23, // 22: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
+	7,  // 23: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
+	22, // 24: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
+	7,  // 25: lightpath.ocs.v1.PlaneSnapshot.holders:type_name -> lightpath.ocs.v1.Lease
+	29, // 26: lightpath.ocs.v1.PlaneSnapshot.trial:type_name -> lightpath.ocs.v1.Trial
+	22, // 27: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
+	27, // 28: lightpath.ocs.v1.Event.moved:type_name -> lightpath.ocs.v1.Moved
+	29, // 29: lightpath.ocs.v1.Event.trial:type_name -> lightpath.ocs.v1.Trial
+	51, // 30: lightpath.ocs.v1.Event.baselines:type_name -> lightpath.ocs.v1.Event.BaselinesEntry
+	32, // 31: lightpath.ocs.v1.PortsReply.ports:type_name -> lightpath.ocs.v1.PortState
+	38, // 32: lightpath.ocs.v1.SetRequest.planes:type_name -> lightpath.ocs.v1.PlaneMap
+	22, // 33: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
+	47, // 34: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.RankMap
+	28, // 35: lightpath.ocs.v1.Event.BaselinesEntry.value:type_name -> lightpath.ocs.v1.Baseline
+	1,  // 36: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	17, // 37: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	19, // 38: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	24, // 39: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	25, // 40: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	30, // 41: lightpath.ocs.v1.Operators.Ports:input_type -> lightpath.ocs.v1.PortsRequest
+	33, // 42: lightpath.ocs.v1.Operators.SetBaseline:input_type -> lightpath.ocs.v1.SetBaselineRequest
+	35, // 43: lightpath.ocs.v1.Operators.Remap:input_type -> lightpath.ocs.v1.RemapRequest
+	37, // 44: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	39, // 45: lightpath.ocs.v1.Operators.Confirm:input_type -> lightpath.ocs.v1.ConfirmRequest
+	42, // 46: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	44, // 47: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	46, // 48: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
+	49, // 49: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
+	2,  // 50: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	18, // 51: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	20, // 52: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	26, // 53: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	26, // 54: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	31, // 55: lightpath.ocs.v1.Operators.Ports:output_type -> lightpath.ocs.v1.PortsReply
+	34, // 56: lightpath.ocs.v1.Operators.SetBaseline:output_type -> lightpath.ocs.v1.SetBaselineReply
+	36, // 57: lightpath.ocs.v1.Operators.Remap:output_type -> lightpath.ocs.v1.RemapReply
+	41, // 58: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	40, // 59: lightpath.ocs.v1.Operators.Confirm:output_type -> lightpath.ocs.v1.ConfirmReply
+	43, // 60: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	45, // 61: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	48, // 62: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
+	50, // 63: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
+	50, // [50:64] is the sub-list for method output_type
+	36, // [36:50] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }

@@ -190,9 +190,7 @@ func (c *Controller) Attach(s controller.Sink, o controller.AttachOptions) (cont
 		}
 		for j := range c.planes {
 			if l.Mask&(1<<j) != 0 && c.planes[j].holder == nil {
-				held := l
-				held.Mask = 1 << j
-				c.planes[j].holder = &held
+				c.planes[j].holder = &controller.LeaseSnapshot{Port: o.Port, Holder: l.Holder, Mask: l.Mask}
 			}
 		}
 	}
@@ -258,18 +256,13 @@ func (c *Controller) step(j int) {
 	c.publish(j)
 }
 
-// Acquire implements controller.Attachment.
-func (a *attachment) Acquire(id, mask, holder uint64, _ ...int) error {
+// Acquire implements controller.Attachment. The planes of a fake are never shared.
+func (a *attachment) Acquire(id uint64, l ocsctl.Lease) error {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	a.c.queue = append(a.c.queue, ask{a, id, mask, holder})
+	a.c.queue = append(a.c.queue, ask{a, id, l.Mask, l.Holder})
 	a.c.grant()
 	return nil
-}
-
-// Share implements controller.Attachment. The planes of a fake are never shared.
-func (a *attachment) Share(id, mask, holder uint64, ports ...int) error {
-	return a.Acquire(id, mask, holder, ports...)
 }
 
 func (c *Controller) grant() {

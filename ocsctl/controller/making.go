@@ -1,0 +1,71 @@
+package controller
+
+import "lightpath/plans/circuit"
+
+// Requests for shared planes may name circuits. The controller makes them itself, in one move for all requests that
+// have been admitted, and then answers. No post is needed: a rank of a holder has no data on the plane before the
+// answer, and a move that the controller makes changes no circuit inside another lease.
+
+// makeCircuits begins the moves that admitted requests wait for, and answers the requests that wait for none. A plane
+// that has gone out of service leaves its requests.
+func (m *machine) makeCircuits(now int64) {
+	for _, pl := range m.planes {
+		m.advance(pl, now)
+	}
+	var answered []grant
+	down := m.down()
+	for i := 0; i < len(m.lease.making); {
+		g := &m.lease.making[i]
+		if lost := g.granted & down; lost != 0 {
+			g.granted &^= lost
+			m.lease.take(lost, func(h *leaseHolder) bool { return h.is(g.a, g.holder) })
+		}
+		if !m.made(g) {
+			i++
+			continue
+		}
+		answered = append(answered, *g)
+		m.lease.making = append(m.lease.making[:i], m.lease.making[i+1:]...)
+	}
+	for i := range answered {
+		m.answer(&answered[i], now)
+	}
+}
+
+// made reports whether a grant has its circuits on all planes, as far as their owners allow.
+func (m *machine) made(g *grant) bool {
+	for j, pl := range m.planes {
+		if g.granted>>j&1 != 0 && m.overlay(pl, pl.m, g) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// overlay returns a map of the plane with the circuits of a grant; nil: it has them, or their owners forbid the move.
+func (m *machine) overlay(pl *plane, at circuit.Permutation, g *grant) circuit.Permutation {
+	to := g.places.Overlay(nil, at, g.circuitsOn(pl.index))
+	if to.Equal(at) || pl.pinned(to) != nil || pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil {
+		return nil
+	}
+	return to
+}
+
+// requested returns the map of a plane with the circuits of all grants that wait for them; nil: it has them.
+func (m *machine) requested(pl *plane) circuit.Permutation {
+	var to circuit.Permutation
+	for i := range m.lease.making {
+		g := &m.lease.making[i]
+		if g.granted>>pl.index&1 == 0 {
+			continue
+		}
+		at := pl.m
+		if to != nil {
+			at = to
+		}
+		if next := m.overlay(pl, at, g); next != nil {
+			to = next
+		}
+	}
+	return to
+}

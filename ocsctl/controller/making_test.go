@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"lightpath/internal/require"
+	"lightpath/ocsctl"
+	"lightpath/plans/circuit"
+)
+
+// with returns a shared lease of two ports that asks for the circuits between them, on each plane of the mask.
+func with(mask, holder uint64, a, b int) ocsctl.Lease {
+	l := shared(mask, holder, a, b)
+	for ; mask != 0; mask &= mask - 1 {
+		l.Circuits = append(l.Circuits, circuit.Permutation{1, 0})
+	}
+	return l
+}
+
+// answered returns the answers that a port got, and forgets them.
+func (r *testRig) answered(port int) []testGrant {
+	a := r.s[port].answers
+	r.s[port].answers = nil
+	return a
+}
+
+// TestMakesCircuits: one move makes the circuits of all requests that become free together, before they are granted.
+// Circuits of others stay, and a request beside a holder does not disturb it.
+func TestMakesCircuits(t *testing.T) {
+	r := newTestRig(t, 6, 1, nil)
+	r.dev.delay = time.Millisecond
+	r.hold(1)
+	require.NoError(t, r.s[0].Acquire(2, with(1, 20, 0, 1)))
+	require.NoError(t, r.s[2].Acquire(2, with(1, 21, 2, 3)))
+	r.release(1)
+	if a, b := r.answered(0), r.answered(2); len(a)+len(b) != 0 {
+		t.Fatalf("granted before the circuits are there: %v %v", a, b)
+	}
+	r.pass(time.Second)
+	want := circuit.Permutation{1, 0, 3, 2, 5, circuit.Dark}
+	if p := r.plane(0); !p.Map.Equal(want) || p.Epoch != 1 || len(r.dev.moves) != 1 {
+		t.Errorf("epoch %d, map %v, %d moves", p.Epoch, p.Map, len(r.dev.moves))
+	}
+	if a, b := r.answered(0), r.answered(2); len(a) != 1 || len(b) != 1 || a[0].mask != 1 || b[0].mask != 1 {
+		t.Fatalf("answers %v %v", a, b)
+	}
+	wanted := len(r.s[0].wanted)
+	require.NoError(t, r.s[4].Acquire(2, with(1, 22, 4, 5)))
+	r.pass(time.Second)
+	want = circuit.Permutation{1, 0, 3, 2, 5, 4}
+	if p := r.plane(0); !p.Map.Equal(want) || len(r.answered(4)) != 1 || len(r.s[0].wanted) != wanted {
+		t.Errorf("map %v, wanted %v", p.Map, r.s[0].wanted)
+	}
+	require.NoError(t, r.s[2].Release(1, 21))
+	require.NoError(t, r.s[2].Acquire(3, with(1, 21, 2, 3)))
+	if a := r.answered(2); len(a) != 1 || len(r.dev.moves) != 2 {
+		t.Errorf("circuits that are there are made again: %v, %d moves", a, len(r.dev.moves))
+	}
+}
+
+// TestMakingFails: a plane that fails leaves the request, which gets the other one. A rank that ends while its circuits
+// are made gets no answer, and holds nothing.
+func TestMakingFails(t *testing.T) {
+	r := newTestRig(t, 4, 2, nil)
+	r.dev.delay = time.Millisecond
+	r.dev.wrong[0] = circuit.AllDark(4)
+	require.NoError(t, r.s[0].Acquire(1, with(3, 20, 0, 1)))
+	r.pass(time.Second)
+	if a := r.answered(0); len(a) != 1 || a[0].mask != 2 {
+		t.Errorf("answers %v", a)
+	}
+	if a, b := r.plane(0), r.plane(1); len(a.Holders) != 0 || len(b.Holders) != 1 || a.State != Down {
+		t.Errorf("holders %v and %v, plane 0 is %s", a.Holders, b.Holders, a.State)
+	}
+	require.NoError(t, r.s[2].Acquire(1, with(2, 21, 2, 3)))
+	r.s[2].Detach(true)
+	r.pass(time.Second)
+	if b := r.plane(1); len(b.Holders) != 1 || !b.Map.Equal(circuit.Permutation{1, 0, 3, 2}) {
+		t.Errorf("holders %v, map %v", b.Holders, b.Map)
+	}
+
+	r = newTestRig(t, 4, 1, nil)
+	r.dev.refuse[0] = true
+	require.NoError(t, r.s[0].Acquire(1, with(1, 20, 0, 1)))
+	if a := r.answered(0); len(a) != 1 || !errors.Is(a[0].err, ocsctl.ErrPlaneDown) {
+		t.Errorf("answers %v", a)
+	}
+}
+
+// TestMakesOnlyWhatIsAllowed: circuits of a pinned plane, and those of a job, stay; the request is granted without them.
+func TestMakesOnlyWhatIsAllowed(t *testing.T) {
+	pinned := newTestRig(t, 4, 1, func(_ *testRig, c *Config) { c.Planes[0].PinnedBy = "job 9" })
+	fixed := newTestRig(t, 4, 1, nil)
+	begun := fixed.beginJob(Job{ID: "9", Ports: []int{1, 2}}, circuit.Permutation{1, 0})
+	fixed.pass(time.Second)
+	require.NoError(t, *begun)
+	for name, r := range map[string]*testRig{"pinned": pinned, "of a job": fixed} {
+		before := r.plane(0).Map
+		require.NoError(t, r.s[0].Acquire(1, with(1, 20, 0, 1)))
+		r.pass(time.Second)
+		if a := r.answered(0); len(a) != 1 || a[0].mask != 1 || !r.plane(0).Map.Equal(before) {
+			t.Errorf("%s: answers %v, map %v", name, a, r.plane(0).Map)
+		}
+	}
+}
+
+// TestLeaseChecks: circuits need a shared lease, its ports, and a map for each plane.
+func TestLeaseChecks(t *testing.T) {
+	good := with(3, 1, 0, 1)
+	if err := good.Check(4, 2); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(l *ocsctl.Lease){
+		"alone":       func(l *ocsctl.Lease) { l.Shared = false },
+		"no ports":    func(l *ocsctl.Lease) { l.Ports = nil },
+		"one map":     func(l *ocsctl.Lease) { l.Circuits = l.Circuits[:1] },
+		"large map":   func(l *ocsctl.Lease) { l.Circuits[0] = circuit.Shift(3, 1) },
+		"port twice":  func(l *ocsctl.Lease) { l.Ports = []int{1, 1} },
+		"other plane": func(l *ocsctl.Lease) { l.Mask = 4 },
+	} {
+		l := with(3, 1, 0, 1)
+		if change(&l); l.Check(4, 2) == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
