@@ -1,6 +1,10 @@
 package controller
 
-import "lightpath/plans/circuit"
+import (
+	"slices"
+
+	"lightpath/plans/circuit"
+)
 
 // Requests for shared planes may name circuits. The controller makes them itself, in one move for all requests that
 // have been admitted, and then answers. No post is needed: a rank of a holder has no data on the plane before the
@@ -42,10 +46,14 @@ func (m *machine) made(g *grant) bool {
 	return true
 }
 
-// overlay returns a map of the plane with the circuits of a grant; nil: it has them, or their owners forbid the move.
+// overlay returns a map of the plane with the circuits of a grant; nil: it has them, or they may not be made. Their
+// owners may forbid it. Circuits of a rank that disconnected without a goodbye stay: it may still send.
 func (m *machine) overlay(pl *plane, at circuit.Permutation, g *grant) circuit.Permutation {
 	to := g.places.Overlay(nil, at, g.circuitsOn(pl.index))
-	if to.Equal(at) || pl.pinned(to) != nil || pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil {
+	switch {
+	case to.Equal(at), pl.pinned(to) != nil, pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil:
+		return nil
+	case m.vanished > 0 && slices.ContainsFunc(changing(at, to), func(port int) bool { return m.lost[port] != 0 }):
 		return nil
 	}
 	return to

@@ -89,14 +89,17 @@ func TestMakingFails(t *testing.T) {
 	}
 }
 
-// TestMakesOnlyWhatIsAllowed: circuits of a pinned plane, and those of a job, stay; the request is granted without them.
+// TestMakesOnlyWhatIsAllowed: circuits of a pinned plane, of a job, and of a rank that has died stay; the request is
+// granted without the ones that it asked for.
 func TestMakesOnlyWhatIsAllowed(t *testing.T) {
 	pinned := newTestRig(t, 4, 1, func(_ *testRig, c *Config) { c.Planes[0].PinnedBy = "job 9" })
 	fixed := newTestRig(t, 4, 1, nil)
 	begun := fixed.beginJob(Job{ID: "9", Ports: []int{1, 2}}, circuit.Permutation{1, 0})
 	fixed.pass(time.Second)
 	require.NoError(t, *begun)
-	for name, r := range map[string]*testRig{"pinned": pinned, "of a job": fixed} {
+	dead := newTestRig(t, 4, 1, nil)
+	dead.s[3].Detach(false) // its circuit leads to port 0
+	for name, r := range map[string]*testRig{"pinned": pinned, "of a job": fixed, "of a dead rank": dead} {
 		before := r.plane(0).Map
 		require.NoError(t, r.s[0].Acquire(1, with(1, 20, 0, 1)))
 		r.pass(time.Second)

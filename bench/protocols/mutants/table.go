@@ -88,7 +88,7 @@ var mutants = []mutant{
 	{"grants shared planes without their circuits", makingFile,
 		"if !m.made(g) {", "if false {", true},
 	{"makes circuits that their owner forbids", makingFile,
-		"pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil", "false", true},
+		", pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil", "", true},
 	{"keeps requests of ranks that have left", leaseFile,
 		"return matches(&g.leaseHolder) })", "return false })", true},
 	{"trusts shared planes at later epochs", rankFile,
