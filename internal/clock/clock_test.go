@@ -61,7 +61,7 @@ func TestBothClocks(t *testing.T) {
 	}
 }
 
-// TestStop: a stopped task runs to its end without waiting, and one that has not begun does not begin.
+// TestStop: the function of a stopped task returns without waiting. A task that has not begun does not begin.
 func TestStop(t *testing.T) {
 	var errs []error
 	now := func() time.Time { return time.Unix(5, 0) }

@@ -47,7 +47,7 @@ func (t *Task) Step() {
 	}
 }
 
-// Stop ends the task's context and runs the function to its end. A task that has not begun does not begin.
+// Stop ends the task's context and runs the function until it returns. A task that has not begun does not begin.
 func (t *Task) Stop() {
 	t.stopped = true
 	t.stop()

@@ -90,7 +90,7 @@ type Change struct {
 	Before, After circuit.Permutation
 	Token         uint64
 	Want          Level // verify to this level, as far as the switch can
-	// Check selects the ports whose circuits are verified, besides those that the change makes; nil: all.
+	// Check selects the ports whose circuits are verified; nil: all. New circuits are always verified.
 	Check []bool
 	// May is called right before the switch is asked to change circuits. An error ends the change, which has then changed
 	// nothing. nil: it may.
@@ -179,8 +179,8 @@ type Watcher interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// Delta returns the circuits that a change removes and those that it adds, in order of ports. A circuit of both maps is
-// in neither, so its light is not disturbed.
+// Delta returns the circuits that a change removes and the circuits that it adds, in order of ports. A circuit of both
+// maps is in neither list, so its light is not disturbed.
 func Delta(before, after circuit.Permutation) (remove, add []circuit.Pair) {
 	for r := range before {
 		if before[r] == after[r] {

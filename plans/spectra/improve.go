@@ -185,7 +185,7 @@ func (s *searcher) adapt(l *layout, anew []int) {
 	}
 }
 
-// rematch sets the circuits of a hold to those that reduce the shortfall most.
+// rematch gives a hold the circuits that reduce the shortfall most.
 func (s *searcher) rematch(h *hold) {
 	for _, e := range h.edges {
 		s.left[s.w.entry[e]] += h.weight

@@ -46,7 +46,7 @@ const (
 	MsgMembership       // this rank wants a communicator made from this one; Seq counts them
 	MsgMembershipAnswer // leader to rank: Arg is 0 with an answer, or the class of an error
 	MsgBlock            // delegate to root: Body is the table of a block of ranks
-	// what is every rank doing? Seq numbers the question; leader to all: Arg is the rank that asks
+	// a rank asks what every rank is doing. Seq numbers the question; leader to all: Arg is the rank that asks
 	MsgAsk
 	MsgTell     // answer to MsgAsk, to the leader and on to rank Arg; Body says what the rank is doing
 	MsgExchange // leader to all: Body says where the page of tokens is

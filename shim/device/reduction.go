@@ -61,9 +61,9 @@ type Reduction struct {
 	Spare        unsafe.Pointer // nil: nowhere
 
 	Copies []Copy
-	// Before are written before the kernel uses memory, After when it has used all of it: a rank that sees one of them
-	// sees all that the kernel and earlier work of the stream have written. Each list is written in any order. Blocks is a
-	// word of the device's memory, 0 before and after each kernel with After.
+	// The kernel writes Before before it uses memory, and After when it has used all of it. A rank that sees a word of
+	// After sees all that the kernel and earlier work of the stream have written. Each list is written in any order.
+	// Blocks is a word of the device's memory, 0 before and after each kernel with After.
 	Before, After []Store
 	Blocks        Address
 }

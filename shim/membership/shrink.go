@@ -36,7 +36,7 @@ func (q *requests) turn() (try uint64, before <-chan struct{}, over func()) {
 			close(end)
 			return
 		}
-		go func() { // the next shrink waits for this one's predecessor, too
+		go func() { // the next shrink also waits for the predecessor of this shrink
 			<-last
 			close(end)
 		}()

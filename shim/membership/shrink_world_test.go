@@ -75,8 +75,8 @@ func TestShrinkDisagree(t *testing.T) {
 	f.Must(shimtest.CheckSums)
 }
 
-// TestShrinkElsewhere checks that ranks whose lists lead to different listeners are refused by name, also those that
-// agree with one of them. Afterwards they can shrink together.
+// TestShrinkElsewhere checks that ranks whose lists lead to different listeners are refused by name. Ranks that agree
+// with one of them are refused too. Afterwards all can shrink together.
 func TestShrinkElsewhere(t *testing.T) {
 	for _, late := range []int{-1, 0, 1, 2, 3} { // ranks that come when the others are there
 		t.Run(fmt.Sprint(late), func(t *testing.T) {

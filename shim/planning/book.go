@@ -34,11 +34,10 @@ type Book struct {
 	hopeless sync.Once    // warns of the first call without a plan
 	made     atomic.Int64 // plans
 
-	mu      sync.Mutex
-	rows    map[Key]*Row
-	version uint32
-	// iterations has nil for those that are being planned
-	iterations map[iterationKey]*Iteration
+	mu         sync.Mutex
+	rows       map[Key]*Row
+	version    uint32
+	iterations map[iterationKey]*Iteration // nil for an iteration that is being planned
 }
 
 // Row is the book's entry for a shape.

@@ -37,7 +37,7 @@ type Recorder struct {
 	device   deviceOps
 	profiler Profiler    // nil: none
 	profiled atomic.Bool // there is one
-	totals   *totals     // nil: nobody wants them
+	totals   *totals     // nil without [Recorder.Measure]
 }
 
 var flightSlot = comm.NewSlot[Recorder]()

@@ -52,13 +52,13 @@ type Rank struct {
 type Ahead struct {
 	Used           uint64  `json:"used"`            // operations whose ticket was at the rank before the call
 	Asked          uint64  `json:"asked"`           // operations whose ticket the rank had to ask for
-	Declined       uint64  `json:"declined"`        // tickets for other calls than those that came
+	Declined       uint64  `json:"declined"`        // tickets at the rank before the call, but for another call
 	HiddenSeconds  float64 `json:"hidden_seconds"`  // of switching between operations, without a call that waited
 	ExposedSeconds float64 `json:"exposed_seconds"` // of switching between operations, for which calls have waited
 }
 
-// Total sums up the completed operations of one call, class of sizes and algorithm. The time of an operation is that
-// from the call, or from the end of the operation before if that is later, to its end at the rank.
+// Total sums up the completed operations of one call, class of sizes and algorithm. The time of an operation
+// begins with the call, or at the end of the operation before if that is later. It ends when the rank has ended it.
 type Total struct {
 	Call      string  `json:"call"`
 	Size      uint64  `json:"size"`                // bytes of the largest operations of the class: a power of 4

@@ -10,8 +10,8 @@ import (
 // Relay is a long message of a group, between device memory and another rank. Messages of a group may depend on each
 // other across ranks, so each relay moves independently: through two slots of staging memory, on a stream of its own.
 // Pieces use the slots in turn. A piece to send enters a slot when the CPU has sent the slot's previous piece. A piece
-// to receive enters a slot when the slot's previous piece has been copied out. Two words count the pieces that the
-// stream has copied, and those that the CPU has moved.
+// to receive enters a slot when the slot's previous piece has been copied out. Two words count pieces: one
+// counts the pieces that the stream has copied, the other the pieces that the CPU has moved.
 //
 // The CPU waits for no device, and nothing is put on streams after the launch. While there are relays the CPU looks at
 // the words every 100 us if nothing else moves.

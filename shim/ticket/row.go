@@ -130,9 +130,12 @@ func (e endpoint) compare(o endpoint) int {
 	return cmp.Or(cmp.Compare(e.src, o.src), cmp.Compare(e.dst, o.dst), cmp.Compare(e.number, o.number))
 }
 
-// The encoding of a plan of holds, little endian: ranks u16, planes u8, length of the planner's name u8, the name, CCT
-// in us f64, then per plane the number of holds u32, and per hold its duration in us f64 and its map, a u16 per rank. A
-// plan file takes about ten times the bytes, and reading a plan for one call must not take longer than running it.
+// The encoding of a plan of holds, little endian:
+//
+//	ranks u16, planes u8, length of the planner's name u8, the name, CCT in us f64
+//	per plane  number of holds u32; per hold its duration in us f64 and its map, a u16 per rank
+//
+// A plan file takes about ten times the bytes. Reading a plan for one call must not take longer than running it.
 const holdsHeader = 12
 
 // AppendHolds appends the encoding of the holds of a plan.

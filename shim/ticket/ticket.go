@@ -94,8 +94,11 @@ func Standing(planes []Plane, use planeset.Set) (h uint64) {
 	return h
 }
 
-// The encoding, little endian: flags u8, planes u8, ranks u16 (0 without maps), version u32, plan, use u64, then per
-// plane in use epoch u32 and hash u64, then per plane in use the map, a u16 per rank.
+// The encoding, little endian:
+//
+//	flags u8, planes u8, ranks u16 (0 without maps), version u32, plan, use u64
+//	per plane in use  epoch u32, hash u64
+//	per plane in use  the map, a u16 per rank
 const (
 	headerBytes = 16 + sha256.Size
 	planeBytes  = 12

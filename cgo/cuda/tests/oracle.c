@@ -1,7 +1,11 @@
 /* Compares every collective on device memory with the expected results: all types and operators, in place and not,
- * on streams of all kinds, several calls in flight. oracle [-r] [-s SIZE] [-c COUNT] [-e N] [RANKS...]: -c makes only
- * calls of COUNT elements, -s only calls with types of SIZE bytes or more, -e only every Nth call, -r registers two of
- * three buffers, other ones on each rank. */
+ * on streams of all kinds, several calls in flight.
+ *
+ * oracle [-r] [-s SIZE] [-c COUNT] [-e N] [RANKS...]
+ *   -c  makes only calls of COUNT elements
+ *   -s  makes only calls with types of SIZE bytes or more
+ *   -e  makes only every Nth call
+ *   -r  registers two of three buffers, other ones on each rank */
 #include "gpu.h"
 #include "../../rank/rank.h"
 

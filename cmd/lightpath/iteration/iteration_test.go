@@ -17,7 +17,7 @@ import (
 	"lightpath/shim/flight"
 )
 
-// lightpath is the commands of this room, and those that make its jobs.
+// lightpath runs the commands of this room, and the commands that make its jobs.
 var lightpath = clitest.Of(New, topology.New)
 
 const testdata = "../../../plans/iteration/testdata/"

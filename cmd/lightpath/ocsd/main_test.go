@@ -9,10 +9,10 @@ import (
 	"lightpath/cmd/lightpath/planning"
 )
 
-// lightpath is the commands of this room, and those that use or make what it serves.
+// lightpath runs the commands of this room, of operators, of fabric files and of planners.
 var lightpath = clitest.Of(New, operator, fabric.New, planning.New)
 
-// operator is the commands of operators, with those of this room among them.
+// operator returns the commands of operators, with the emulator of this room among them.
 func operator() *cobra.Command {
 	c := ocs.New()
 	c.AddCommand(NewEmulate())

@@ -18,7 +18,7 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// lightpath is the commands of this room, and those that plan on its fabrics.
+// lightpath runs the commands of this room, and the commands that plan on its fabrics.
 var lightpath = clitest.Of(New, planning.New)
 
 // TestDelta goes the whole way: a job, a topology for it, the files that bring it onto switches, a

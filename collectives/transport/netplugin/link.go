@@ -9,7 +9,7 @@ import (
 )
 
 // link is one end of a connection with its ring of slots. Messages are numbered from 0, and message i uses slot i mod
-// slots. After an error no function of the plugin is called on the link, except those that close it.
+// slots. After an error, only the functions that close the link are called on it.
 type link struct {
 	conn       Conn
 	ring       []byte

@@ -90,7 +90,7 @@ type CallError struct {
 	Code             int // ncclResult_t
 }
 
-// ErrPlugin is wrapped by all errors of plugins except those that mean a lost peer.
+// ErrPlugin is wrapped by all errors of plugins, except errors that mean a lost peer.
 var ErrPlugin = errors.New("network plugin failed")
 
 var codes = [...]string{"ncclSuccess", "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError",

@@ -304,7 +304,7 @@ func (p protocol) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair
 	if err != nil || len(problems) == 0 {
 		return nil, err
 	}
-	// The queue does not name circuits: refused circuits are those that are missing afterwards.
+	// The queue does not name circuits, so each circuit gets the error. The map, read afterwards, shows which are missing.
 	refused := make([]error, len(remove)+len(add))
 	for i := range refused {
 		refused[i] = fmt.Errorf("%w: %s", driver.ErrRefused, problems[0])

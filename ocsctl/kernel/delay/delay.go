@@ -143,7 +143,7 @@ func (d *Delay) Run(ctx context.Context) error {
 	return nil
 }
 
-// receive takes the frames of a port. Between them it sends those that are due.
+// receive takes the frames of a port. Between them it sends the frames that are due.
 func (d *Delay) receive(p *port) error {
 	for {
 		b := d.buffer()

@@ -152,8 +152,8 @@ func (gr *grouper) dependencies() {
 	}
 }
 
-// latest returns what a call waits for, in the order of calls. Of very many it keeps the latest calls: those that end
-// last.
+// latest returns the calls that a call waits for, in their order. If there are more than trace.MaxAfter, it keeps the
+// calls that start last.
 func latest(after map[int]float64) []trace.After {
 	list := make([]trace.After, 0, len(after))
 	for call, gap := range after {

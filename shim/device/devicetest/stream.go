@@ -30,7 +30,7 @@ const (
 type Op struct {
 	Stream device.Stream
 	Kind   Kind
-	Bytes  int // of copies; of a kernel, those that it makes beside its reduction and whose source no word says
+	Bytes  int // of copies; of a kernel, of its Copies without Found
 }
 
 // op is a queued operation.

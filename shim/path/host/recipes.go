@@ -96,9 +96,9 @@ func teach(c *comm.Core, call *calls.Call, sh *calls.Shape, e *dispatch.Entry, o
 }
 
 // quickMost returns the largest call, in bytes, that C makes. C's kernels use AVX2 at most. Up to this size they lose
-// less time against the kernels of package datatype than the 0.35 us of the way into Go. (GB/s of a result in cache, in
-// C and in Go with AVX-512: FP8 sums 1 and 2, bfloat16 5 and 13, extremes of floats 6 to 10 and 14 to 50, all others 20
-// and more.)
+// less time against the kernels of package datatype than the 0.35 us of the way into Go. Measured in
+// GB/s of a result in cache, in C and in Go with AVX-512: FP8 sums 1 and 2, bfloat16 5 and 13. Extremes of floats are 6
+// to 10 and 14 to 50, all others 20 and more.
 func quickMost(t datatype.Type, op datatype.Op) int {
 	extreme := op == datatype.Max || op == datatype.Min
 	switch {

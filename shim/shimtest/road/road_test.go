@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// addCalls adds to called the names that a function calls, and those that functions of its file call for it.
+// addCalls adds to called the names that a function calls, itself or through functions of its file.
 func addCalls(fn *ast.FuncDecl, file map[string]*ast.FuncDecl, called map[string]bool) {
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)

@@ -198,12 +198,10 @@ type forwarding struct {
 	rank     [][]int     // per kind: destination -> index into weight
 	name     [][]int     // per kind: index into weight -> destination
 	overhead float64
-	// These are of kind 0, as long as it is the only one and has one destination in each step: us of data on one plane
-	// by destination, the sum of their square roots, and the steps' alpha and hop.
-	data   []float64
-	roots  float64
-	direct float64
-	single bool
+	single   bool      // kind 0 is the only kind, and has one destination in each step
+	data     []float64 // with single, by destination: us of data on one plane
+	roots    float64   // the sum of the square roots of data
+	direct   float64   // with single: alpha and hop of the steps
 }
 
 func (f *forwarding) reset() {

@@ -7,8 +7,8 @@ import (
 )
 
 // Several settings of a plane may serve the flows of one step in turn, even if the plane could hold all of them at
-// once: existing circuits serve some flows, and circuits that also serve the next step serve the rest. That saves a
-// switch. Fills are such settings.
+// once. Existing circuits serve some flows. Circuits that also serve the next step serve the rest. That saves a switch.
+// Fills are such settings.
 
 // filler joins flows into a setting of one unit.
 type filler struct {
