@@ -312,7 +312,8 @@ func TestResume(t *testing.T) {
 		}
 	}
 	between := Options{Rounds: 2, Hosts: Hosts{Tag: "t", Planes: 2}, Before: &Document{Cores: runtime.NumCPU(), Rounds: 2}}
-	if _, err := Run(t.Context(), &between); err == nil || !strings.Contains(err.Error(), "over 0 planes between hosts, not") {
+	_, err := Run(t.Context(), &between)
+	if err == nil || !strings.Contains(err.Error(), "over 0 planes between hosts, not") {
 		t.Errorf("points of one host are taken over between hosts: %v", err)
 	}
 }

@@ -188,7 +188,8 @@ typedef union {
   F(StreamGetCtx, "cuStreamGetCtx", (CUstream stream, CUcontext *ctx)) \
   F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags)) \
   F(StreamWaitValue32, "cuStreamWaitValue32_v2", (CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)) \
-  F(StreamWriteValue32, "cuStreamWriteValue32_v2", (CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)) \
+  F(StreamWriteValue32, "cuStreamWriteValue32_v2", \
+    (CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)) \
   F(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2", \
     (CUstream stream, int *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n)) \
   F(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode)) \

@@ -146,8 +146,8 @@ static void report(const struct worker *w, const struct run *r, const struct out
   pthread_mutex_lock(&output);
   fprintf(
       w->out,
-      "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,\"cpu_us\":%.4f,"
-      "\"wrong\":%llu",
+      "{\"rank\":%d,\"collective\":\"%s\",\"bytes\":%llu,\"count\":%llu,\"inplace\":%d,\"time_us\":%.4f,"
+      "\"cpu_us\":%.4f,\"wrong\":%llu",
       w->rank, collective_name(r->coll), (unsigned long long)r->bytes, (unsigned long long)r->count, r->inplace, o->us,
       o->cpu_us, (unsigned long long)o->wrong);
   if (o->iters) {

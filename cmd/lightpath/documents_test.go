@@ -31,7 +31,8 @@ func (c documentedCommand) String() string {
 
 var (
 	// commandStart is a line of a code block that runs lightpath, perhaps with variables, after sudo or nice.
-	commandStart = regexp.MustCompile(`^(?:    |\t|\$ )?(?:\$ )?((?:[A-Z_]+=\S+ |sudo |nice -n -15 |chrt -f 5 )*)(?:bin/)?lightpath (.*)$`)
+	commandStart = regexp.MustCompile(`^(?:    |\t|\$ )?(?:\$ )?` +
+		`((?:[A-Z_]+=\S+ |sudo |nice -n -15 |chrt -f 5 )*)(?:bin/)?lightpath (.*)$`)
 	// shellEnd begins what is no argument: a comment, a pipe, a list, or a redirection.
 	shellEnd = regexp.MustCompile(`\s+(?:#|[|&;<>]).*$`)
 )

@@ -99,11 +99,13 @@ func TestErrorsInWordsOfTheFile(t *testing.T) {
 	})
 	decodeTrace := func(b []byte) error { _, err := chakra.DecodeJSON(b); return err }
 	t.Run("trace of nodes", func(t *testing.T) {
-		const trace = `{"workload_graph": [{"Id": 1, "Name": "a", "NodeType": 4, "runtime": 2.5, "data_deps": [], "comm_size": 8}]}`
+		const trace = `{"workload_graph": [
+			{"Id": 1, "Name": "a", "NodeType": 4, "runtime": 2.5, "data_deps": [], "comm_size": 8}]}`
 		inWords(t, []byte(trace), decodeTrace)
 	})
 	t.Run("trace of messages", func(t *testing.T) {
-		const node = `{"id": "1", "name": "a", "type": "COMP_NODE", "dataDeps": [], "attr": [{"name": "num_ops", "int64Val": "5"}]}`
+		const node = `{"id": "1", "name": "a", "type": "COMP_NODE", "dataDeps": [],
+			"attr": [{"name": "num_ops", "int64Val": "5"}]}`
 		const head = `{"version": "1"}`
 		inWords(t, []byte(node), func(b []byte) error { return decodeTrace(append([]byte(head), b...)) })
 	})

@@ -344,7 +344,8 @@ func TestProbe(t *testing.T) {
 				t.Errorf("heard %v, %v; want the first only", got, err)
 			}
 			for r, h := range hosts(t, s) {
-				if st := h.Planes[0].Counters.Stats(); st.Forwarded+st.Dark+st.Misdirected+st.Other+st.UDP+st.Delivered+st.Transit+st.Strayed != 0 {
+				st := h.Planes[0].Counters.Stats()
+				if st.Forwarded+st.Dark+st.Misdirected+st.Other+st.UDP+st.Delivered+st.Transit+st.Strayed != 0 {
 					t.Errorf("rank %d: %+v", r, st)
 				}
 			}

@@ -104,7 +104,9 @@ const holder = 7
 func (c *chain) move(j int, epoch uint32, to circuit.Permutation, then func()) {
 	c.Helper()
 	require.NoError(c, c.ranks[0].Acquire(1, ocsctl.Lease{Mask: 1 << j, Holder: holder}))
-	c.await(j, "the grant", func(p controller.PlaneSnapshot) bool { return len(p.Holders) > 0 || p.State == controller.Down })
+	c.await(j, "the grant", func(p controller.PlaneSnapshot) bool {
+		return len(p.Holders) > 0 || p.State == controller.Down
+	})
 	for _, a := range c.ranks {
 		require.NoError(c, a.Post(j, epoch, holder, to))
 	}

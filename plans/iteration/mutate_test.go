@@ -191,7 +191,8 @@ func TestDecodeRefuses(t *testing.T) {
 // FuzzDecode: a plan that Decode accepts is the same when it is written and read again, and its methods do not fail.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1,"iteration_us":1,"compute_us":0,
-"trace":{"version":1,"ranks":1,"communicators":[{"groups":[[0]]}],"calls":[{"flows":[],"bytes":0}]},"plans":[{"version":1,"cct_us":0,"planes":[[]],"initial":[[0]]}],
+"trace":{"version":1,"ranks":1,"communicators":[{"groups":[[0]]}],"calls":[{"flows":[],"bytes":0}]},
+"plans":[{"version":1,"cct_us":0,"planes":[[]],"initial":[[0]]}],
 "calls":[{"call":0,"plan":0,"start_us":0,"end_us":0,"switches":[{"plane":0,"start_us":0,"end_us":0}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := iteration.Decode(data)

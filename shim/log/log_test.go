@@ -21,7 +21,8 @@ func TestLogFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := regexp.MustCompile(`^\S+:\d+:\d+ \[3\] NCCL INFO shown 1\n\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \S+:\d+:\d+ \[3\] NCCL WARN careful\n$`)
+	want := regexp.MustCompile(`^\S+:\d+:\d+ \[3\] NCCL INFO shown 1\n` +
+		`\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \S+:\d+:\d+ \[3\] NCCL WARN careful\n$`)
 	if !want.Match(text) {
 		t.Errorf("%s", text)
 	}

@@ -25,7 +25,8 @@ func AwaitReleased(t *testing.T, core *controller.Core) {
 	t.Helper()
 	if !Eventually(func() bool {
 		s, err := core.Snapshot()
-		return err == nil && !slices.ContainsFunc(s.Planes, func(p controller.PlaneSnapshot) bool { return len(p.Holders) > 0 })
+		held := func(p controller.PlaneSnapshot) bool { return len(p.Holders) > 0 }
+		return err == nil && !slices.ContainsFunc(s.Planes, held)
 	}) {
 		t.Fatal("planes are not given back")
 	}

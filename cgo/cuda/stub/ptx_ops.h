@@ -76,21 +76,24 @@ BINARY(ADD_RN_F64, "add.rn.f64", D = from_f64(f64(A) + f64(B)))
 BINARY(MUL_RN_F64, "mul.rn.f64", D = from_f64(f64(A) * f64(B)))
 BINARY(MIN_F64, "min.f64", D = from_f64(lesser(f64(A), f64(B))))
 BINARY(MAX_F64, "max.f64", D = from_f64(-lesser(-f64(A), -f64(B))))
-BINARY(ADD_RN_F16X2, "add.rn.f16x2", D = to_f16(f16(U16(A)) + f16(U16(B))) | to_f16(f16(U16(A >> 16)) + f16(U16(B >> 16))) << 16)
-BINARY(MUL_RN_F16X2, "mul.rn.f16x2", D = to_f16(f16(U16(A)) * f16(U16(B))) | to_f16(f16(U16(A >> 16)) * f16(U16(B >> 16))) << 16)
-
-BINARY(MAX_F16X2, "max.f16x2", D = PAIR(to_f16((float)-lesser(-f16(U16(A)), -f16(U16(B)))), to_f16((float)-lesser(-f16(U16(A >> 16)), -f16(U16(B >> 16))))))
-BINARY(MIN_F16X2, "min.f16x2", D = PAIR(to_f16((float)lesser(f16(U16(A)), f16(U16(B)))), to_f16((float)lesser(f16(U16(A >> 16)), f16(U16(B >> 16))))))
+BINARY(ADD_RN_F16X2, "add.rn.f16x2", D = PAIR(to_f16(LOW_F16(A) + LOW_F16(B)), to_f16(HIGH_F16(A) + HIGH_F16(B))))
+BINARY(MUL_RN_F16X2, "mul.rn.f16x2", D = PAIR(to_f16(LOW_F16(A) * LOW_F16(B)), to_f16(HIGH_F16(A) * HIGH_F16(B))))
+BINARY(MAX_F16X2, "max.f16x2",
+       D = PAIR(to_f16((float)-lesser(-LOW_F16(A), -LOW_F16(B))), to_f16((float)-lesser(-HIGH_F16(A), -HIGH_F16(B)))))
+BINARY(MIN_F16X2, "min.f16x2",
+       D = PAIR(to_f16((float)lesser(LOW_F16(A), LOW_F16(B))), to_f16((float)lesser(HIGH_F16(A), HIGH_F16(B)))))
 
 /* For later devices */
 OPERATION(CVT_F16X2_E4M3X2, "cvt.rn.f16x2.e4m3x2", 1, D = PAIR(to_f16(f8(A & 0xff, 3)), to_f16(f8(A >> 8 & 0xff, 3))))
 OPERATION(CVT_F16X2_E5M2X2, "cvt.rn.f16x2.e5m2x2", 1, D = PAIR(to_f16(f8(A & 0xff, 2)), to_f16(f8(A >> 8 & 0xff, 2))))
-OPERATION(CVT_E4M3X2_F16X2, "cvt.rn.satfinite.e4m3x2.f16x2", 1, D = to_f8(f16(U16(A)), 3) | to_f8(f16(U16(A >> 16)), 3) << 8)
-OPERATION(CVT_E5M2X2_F16X2, "cvt.rn.satfinite.e5m2x2.f16x2", 1, D = to_f8(f16(U16(A)), 2) | to_f8(f16(U16(A >> 16)), 2) << 8)
+OPERATION(CVT_E4M3X2_F16X2, "cvt.rn.satfinite.e4m3x2.f16x2", 1, D = to_f8(LOW_F16(A), 3) | to_f8(HIGH_F16(A), 3) << 8)
+OPERATION(CVT_E5M2X2_F16X2, "cvt.rn.satfinite.e5m2x2.f16x2", 1, D = to_f8(LOW_F16(A), 2) | to_f8(HIGH_F16(A), 2) << 8)
 BINARY(ADD_RN_BF16X2, "add.rn.bf16x2", D = PAIR(to_bf16(bf16(A) + bf16(B)), to_bf16(bf16(A >> 16) + bf16(B >> 16))))
 BINARY(MUL_RN_BF16X2, "mul.rn.bf16x2", D = PAIR(to_bf16(bf16(A) * bf16(B)), to_bf16(bf16(A >> 16) * bf16(B >> 16))))
-BINARY(MAX_BF16X2, "max.bf16x2", D = PAIR(to_bf16(-lesser(-bf16(A), -bf16(B))), to_bf16(-lesser(-bf16(A >> 16), -bf16(B >> 16)))))
-BINARY(MIN_BF16X2, "min.bf16x2", D = PAIR(to_bf16(lesser(bf16(A), bf16(B))), to_bf16(lesser(bf16(A >> 16), bf16(B >> 16)))))
+BINARY(MAX_BF16X2, "max.bf16x2",
+       D = PAIR(to_bf16(-lesser(-bf16(A), -bf16(B))), to_bf16(-lesser(-bf16(A >> 16), -bf16(B >> 16)))))
+BINARY(MIN_BF16X2, "min.bf16x2",
+       D = PAIR(to_bf16(lesser(bf16(A), bf16(B))), to_bf16(lesser(bf16(A >> 16), bf16(B >> 16)))))
 
 /* Comparisons */
 BINARY(SETP_EQ_S32, "setp.eq.s32", D = U32(A) == U32(B))

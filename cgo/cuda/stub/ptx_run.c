@@ -14,6 +14,8 @@
 #define S32(v) ((int32_t)(v))
 #define S64(v) ((int64_t)(v))
 #define PAIR(low, high) ((low) | (high) << 16)
+#define LOW_F16(v) f16(U16(v))
+#define HIGH_F16(v) f16(U16((v) >> 16))
 
 static bool is_nan(float v) { return v != v; }
 

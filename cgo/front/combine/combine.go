@@ -7,7 +7,9 @@ package combine
 // #cgo CFLAGS: -std=gnu11 -O3 -Wall -Wextra -I${SRCDIR}/..
 // #include "combine.h"
 //
-// static const struct lp_kernels* kernels(int plain, int type) { return (plain ? lp_kernels_any : lp_kernels()) + type; }
+// static const struct lp_kernels* kernels(int plain, int type) {
+//   return (plain ? lp_kernels_any : lp_kernels()) + type;
+// }
 // static void combine(int plain, int type, int op, void* dst, const void* a, const void* b, size_t n) {
 //   kernels(plain, type)->combine[op](dst, a, b, n);
 // }

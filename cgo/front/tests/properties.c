@@ -30,7 +30,8 @@ static void answers(void) {
   }
 }
 
-/* The library writes all bytes of a shorter structure and none behind it. In a longer one it writes the fields that it knows. */
+/* The library writes all bytes of a shorter structure and none behind it. In a longer one it writes the fields that it
+ * knows. */
 static void sizes(void) {
   union {
     ncclCommProperties_t p;

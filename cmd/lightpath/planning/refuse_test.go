@@ -13,7 +13,8 @@ import (
 // TestProblemRules breaks each rule of the problem file format once: status 2, the field and its
 // position, and no plan.
 func TestProblemRules(t *testing.T) {
-	const good = `{"version":1,"ranks":4,"planes":2,"bandwidth_gbps":400,"reconfig_us":200,"steps":[{"bytes":5,"to":[1,0,3,2]},{"bytes":5,"flows":[[0,1],[0,2]]}]}`
+	const good = `{"version":1,"ranks":4,"planes":2,"bandwidth_gbps":400,"reconfig_us":200,` +
+		`"steps":[{"bytes":5,"to":[1,0,3,2]},{"bytes":5,"flows":[[0,1],[0,2]]}]}`
 	const demand = `{"version":1,"ranks":2,"planes":1,"bandwidth_gbps":400,"reconfig_us":200,"demand":[[0,1],[2,0]]}`
 	swap := func(old, replacement string) string {
 		t.Helper()

@@ -37,8 +37,8 @@ func TestDelta(t *testing.T) {
 	must("generate", "--model", "gpt-7b", "--bandwidth", "100", "--out", at("job.json"))
 	must("plan", "--in", at("job.json"), "--out", at("topology.json"), "--fabric", at("fabric.yaml"), "--ocsd",
 		at("ocsd.yaml"), "--maps", at("maps"), "--plane-names", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p")
-	lightpath.Refuse(t, "", []string{"--plane-names: 1 names"}, "topology", "delta", "plan", "--in", at("job.json"), "--maps",
-		at("maps"), "--plane-names", "a")
+	lightpath.Refuse(t, "", []string{"--plane-names: 1 names"}, "topology", "delta", "plan", "--in", at("job.json"),
+		"--maps", at("maps"), "--plane-names", "a")
 	var planned, simulated delta.Result
 	read(t, at("topology.json"), &planned)
 	if planned.Job != "gpt-7b" || planned.PortsUsed > planned.Ports || planned.MakespanUS < planned.LowerBoundUS {
@@ -144,7 +144,8 @@ func TestDeltaWithoutReference(t *testing.T) {
 
 // TestDeltaRefuses: bad jobs and bad requests are refused with status 2, naming what is wrong.
 func TestDeltaRefuses(t *testing.T) {
-	const job = `{"version":1,"name":"x","bandwidth_gbps":400,"pods":[{"name":"a","ports":2},{"name":"b","ports":2}],"links":[{"pods":[0,1]}],
+	const job = `{"version":1,"name":"x","bandwidth_gbps":400,` +
+		`"pods":[{"name":"a","ports":2},{"name":"b","ports":2}],"links":[{"pods":[0,1]}],
 "tasks":[{"name":"w","pod":0,"duration_us":5},{"name":"t","from":0,"to":1,"flows":1,"bytes":7}],"deps":[[0,1]]}`
 	topology := filepath.Join(t.TempDir(), "topology.json")
 	write := func(text string) {

@@ -103,14 +103,18 @@ func TestCLI(t *testing.T) {
 		},
 		{
 			"sonic-db", "sonic-ocs",
-			`update: <path: <origin: "sonic-db" elem: <name: "CONFIG_DB"> elem: <name: "localhost"> elem: <name: "OCS_CROSS_CONNECT"> elem: <name: "1A-3B">>
+			`update: <path: <origin: "sonic-db" elem: <name: "CONFIG_DB"> elem: <name: "localhost">
+				elem: <name: "OCS_CROSS_CONNECT"> elem: <name: "1A-3B">>
 				val: <json_ietf_val: "{\"a_side\":\"1A\",\"b_side\":\"3B\"}">>`,
-			`path: <origin: "sonic-db" elem: <name: "CONFIG_DB"> elem: <name: "localhost"> elem: <name: "OCS_CROSS_CONNECT">> encoding: JSON_IETF`, `\"b_side\":\"3B\"`,
+			`path: <origin: "sonic-db" elem: <name: "CONFIG_DB"> elem: <name: "localhost">
+				elem: <name: "OCS_CROSS_CONNECT">> encoding: JSON_IETF`,
+			`\"b_side\":\"3B\"`,
 			"STATE_DB/localhost/OCS_CROSS_CONNECT", `"tuned"`,
 		},
 		{
 			"oc-optical-switch", "openconfig-optical-switch",
-			`update: <path: <elem: <name: "optical-switch"> elem: <name: "port-connections"> elem: <name: "port-connection" key: <key: "slot" value: "1"> key: <key: "port" value: "1A">>>
+			`update: <path: <elem: <name: "optical-switch"> elem: <name: "port-connections">
+				elem: <name: "port-connection" key: <key: "slot" value: "1"> key: <key: "port" value: "1A">>>
 				val: <json_ietf_val: "{\"config\":{\"slot\":1,\"port\":\"1A\",\"peer-slot\":1,\"peer-port\":\"3B\"}}">>`,
 			`path: <elem: <name: "optical-switch"> elem: <name: "port-connections">> encoding: JSON_IETF`,
 			`\"peer-port\":\"3B\"`,

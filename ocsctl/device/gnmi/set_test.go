@@ -118,15 +118,19 @@ func TestTransaction(t *testing.T) {
 	set(codes.OK, &gpb.SetRequest{Delete: []*gpb.Path{entry("never")}}, circuit.AllDark(4))
 }
 
+// subscription is a request for one subscription.
+func subscription(s *gpb.Subscription) *gpb.SubscribeRequest {
+	list := &gpb.SubscriptionList{Subscription: []*gpb.Subscription{s}}
+	return &gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: list}}
+}
+
 // TestAcceptInvalid: what cannot be made is configured, told as INVALID, and goes when it is deleted.
 func TestAcceptInvalid(t *testing.T) {
 	endpoint, d := serve(t, gnmi.Options{AcceptInvalid: true})
 	c := dial(t, endpoint)
 	stream, err := c.Subscribe(bounded(t))
 	require.NoError(t, err)
-	require.NoError(t, stream.Send(&gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: &gpb.SubscriptionList{
-		Subscription: []*gpb.Subscription{{Path: list(), Mode: gpb.SubscriptionMode_ON_CHANGE}},
-	}}}))
+	require.NoError(t, stream.Send(subscription(&gpb.Subscription{Path: list(), Mode: gpb.SubscriptionMode_ON_CHANGE})))
 	until := func(word string) {
 		t.Helper()
 		for {
@@ -158,6 +162,13 @@ func TestAcceptInvalid(t *testing.T) {
 	}
 }
 
+// arbitration is a request that only arbitrates.
+func arbitration(a *gnmi_ext.MasterArbitration) *gpb.SetRequest {
+	return &gpb.SetRequest{Extension: []*gnmi_ext.Extension{
+		{Ext: &gnmi_ext.Extension_MasterArbitration{MasterArbitration: a}},
+	}}
+}
+
 // TestArbitration: of every role, the master with the highest 128-bit id seen so far writes.
 func TestArbitration(t *testing.T) {
 	endpoint, _ := serve(t, gnmi.Options{})
@@ -171,10 +182,9 @@ func TestArbitration(t *testing.T) {
 		{"", 0, ^uint64(0), codes.PermissionDenied},
 		{"", 0, 0, codes.PermissionDenied}, {"backup", 0, 1, codes.OK}, {"", 1, 0, codes.OK},
 	} {
-		_, err := c.Set(t.Context(), &gpb.SetRequest{Extension: []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{
-			MasterArbitration: &gnmi_ext.MasterArbitration{Role: &gnmi_ext.Role{Id: x.role},
-				ElectionId: &gnmi_ext.Uint128{High: x.high, Low: x.low}},
-		}}}})
+		_, err := c.Set(t.Context(), arbitration(&gnmi_ext.MasterArbitration{
+			Role: &gnmi_ext.Role{Id: x.role}, ElectionId: &gnmi_ext.Uint128{High: x.high, Low: x.low},
+		}))
 		if status.Code(err) != x.want {
 			t.Errorf("%d: %+v: %v", i, x, err)
 		}
@@ -182,8 +192,8 @@ func TestArbitration(t *testing.T) {
 	if _, err := c.Set(t.Context(), &gpb.SetRequest{}); err != nil {
 		t.Errorf("without arbitration: %v", err)
 	}
-	empty := []*gnmi_ext.Extension{{Ext: &gnmi_ext.Extension_MasterArbitration{MasterArbitration: &gnmi_ext.MasterArbitration{}}}}
-	if _, err := c.Set(t.Context(), &gpb.SetRequest{Extension: empty}); status.Code(err) != codes.InvalidArgument {
+	_, err := c.Set(t.Context(), arbitration(&gnmi_ext.MasterArbitration{}))
+	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("without an id: %v", err)
 	}
 }
@@ -256,10 +266,9 @@ func TestSample(t *testing.T) {
 	require.NoError(t, err)
 	port := &gpb.Path{Elem: []*gpb.PathElem{{Name: "components"},
 		{Name: "component", Key: map[string]string{"name": "2B"}}}}
-	require.NoError(t, stream.Send(&gpb.SubscribeRequest{Request: &gpb.SubscribeRequest_Subscribe{Subscribe: &gpb.SubscriptionList{
-		Subscription: []*gpb.Subscription{{Path: port, Mode: gpb.SubscriptionMode_SAMPLE,
-			SampleInterval: uint64(15 * time.Millisecond)}},
-	}}}))
+	require.NoError(t, stream.Send(subscription(&gpb.Subscription{
+		Path: port, Mode: gpb.SubscriptionMode_SAMPLE, SampleInterval: uint64(15 * time.Millisecond),
+	})))
 	for told := 0; told < 3; {
 		m, err := stream.Recv()
 		require.NoError(t, err)

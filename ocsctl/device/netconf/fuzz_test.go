@@ -14,9 +14,13 @@ func FuzzRequests(f *testing.F) {
 	const open, shut = `<rpc message-id="1" xmlns="` + wire.BaseNS + `" xmlns:o="` + wire.OpticalNS + `" xmlns:nc="` +
 		wire.BaseNS + `">`, `</rpc>`
 	for _, op := range []string{
-		`<get><filter><o:cross-connects><o:pair><o:ingress>1</o:ingress><o:egress/></o:pair></o:cross-connects></filter></get>`,
-		`<edit-config><target><candidate/></target><config><o:cross-connects nc:operation="replace"><o:pair><o:ingress>1</o:ingress><o:egress>5</o:egress></o:pair></o:cross-connects></config></edit-config>`,
-		`<edit-config><target><candidate/></target><default-operation>none</default-operation><config><o:opm-config><o:port><o:port-id>5</o:port-id><o:averaging-time>2</o:averaging-time></o:port></o:opm-config></config></edit-config>`,
+		`<get><filter><o:cross-connects><o:pair><o:ingress>1</o:ingress><o:egress/></o:pair></o:cross-connects>` +
+			`</filter></get>`,
+		`<edit-config><target><candidate/></target><config><o:cross-connects nc:operation="replace">` +
+			`<o:pair><o:ingress>1</o:ingress><o:egress>5</o:egress></o:pair></o:cross-connects></config></edit-config>`,
+		`<edit-config><target><candidate/></target><default-operation>none</default-operation><config>` +
+			`<o:opm-config><o:port><o:port-id>5</o:port-id><o:averaging-time>2</o:averaging-time></o:port>` +
+			`</o:opm-config></config></edit-config>`,
 		`<commit><confirmed/><confirm-timeout>1</confirm-timeout><persist>a</persist></commit>`,
 		`<cancel-commit><persist-id>a</persist-id></cancel-commit>`,
 		`<lock><target><running/></target></lock>`, `<validate><source><candidate/></source></validate>`,

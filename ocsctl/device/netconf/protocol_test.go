@@ -19,7 +19,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// pair is a row of cross-connects, and xc an edit of some store with rows.
+// pair is a row of cross-connects.
 func pair(in, out, op string) string {
 	if op != "" {
 		op = ` nc:operation="` + op + `"`
@@ -30,9 +30,19 @@ func pair(in, out, op string) string {
 	return "<o:pair" + op + "><o:ingress>" + in + "</o:ingress>" + out + "</o:pair>"
 }
 
-func xc(store, rows string) string {
-	return "<edit-config><target><" + store + "/></target><config><o:cross-connects>" + rows +
-		"</o:cross-connects></config></edit-config>"
+// edit is an edit of a store, with options such as the default operation.
+func edit(store, options, config string) string {
+	return "<edit-config><target><" + store + "/></target>" + options + "<config>" + config + "</config></edit-config>"
+}
+
+// xc is an edit of a store with rows of cross-connects.
+func xc(store, rows string) string { return edit(store, "", connects(rows)) }
+
+func connects(rows string) string { return "<o:cross-connects>" + rows + "</o:cross-connects>" }
+
+// averaging is the configuration of the power meter of a port.
+func averaging(port, time string) string {
+	return "<o:opm-config><o:port><o:port-id>" + port + "</o:port-id>" + time + "</o:port></o:opm-config>"
 }
 
 // offline is a server without a listener.
@@ -71,10 +81,10 @@ func TestRefusals(t *testing.T) {
 		{"operation-not-supported", xc("candidate", pair("2", "6", ""))},
 		{"missing-element", "<edit-config><target><running/></target></edit-config>"},
 		{"missing-element", "<edit-config><config/></edit-config>"},
-		{"invalid-value", "<edit-config><target><running/></target><default-operation>paint</default-operation><config/></edit-config>"},
-		{"unknown-element", "<edit-config><target><running/></target><config><o:voa/></config></edit-config>"},
-		{"invalid-value", "<edit-config><target><running/></target><config><o:opm-config><o:port><o:port-id>5</o:port-id><o:averaging-time>9</o:averaging-time></o:port></o:opm-config></config></edit-config>"},
-		{"invalid-value", "<edit-config><target><running/></target><config><o:opm-config><o:port><o:port-id>1</o:port-id></o:port></o:opm-config></config></edit-config>"},
+		{"invalid-value", edit("running", "<default-operation>paint</default-operation>", "")},
+		{"unknown-element", edit("running", "", "<o:voa/>")},
+		{"invalid-value", edit("running", "", averaging("5", "<o:averaging-time>9</o:averaging-time>"))},
+		{"invalid-value", edit("running", "", averaging("1", ""))},
 		{"operation-not-supported", "<commit/>"},
 		{"operation-not-supported", "<discard-changes/>"},
 		{"operation-not-supported", "<validate><source><running/></source></validate>"},
@@ -125,24 +135,23 @@ func TestEdits(t *testing.T) {
 			t.Fatalf("%s: %v, want %v", e.rows, got, e.want)
 		}
 	}
-	c.ok("<edit-config><target><running/></target><default-operation>none</default-operation><config><o:cross-connects>" +
-		pair("2", "8", "") + pair("3", "7", "merge") + "</o:cross-connects></config></edit-config>")
+	c.ok(edit("running", "<default-operation>none</default-operation>",
+		connects(pair("2", "8", "")+pair("3", "7", "merge"))))
 	if got := d.Map(); !got.Equal(circuit.Permutation{-1, 0, 2, -1}) {
 		t.Fatalf("with the default operation none: %v", got)
 	}
-	c.ok("<edit-config><target><running/></target><default-operation>replace</default-operation><config><o:cross-connects>" +
-		pair("4", "5", "") + "</o:cross-connects></config></edit-config>")
+	c.ok(edit("running", "<default-operation>replace</default-operation>", connects(pair("4", "5", ""))))
 	if got := d.Map(); !got.Equal(circuit.Permutation{-1, -1, -1, 0}) {
 		t.Fatalf("with the default operation replace: %v", got)
 	}
-	c.ok(`<edit-config><target><running/></target><config><o:cross-connects nc:operation="delete"/></config></edit-config>`)
+	clear := edit("running", "", `<o:cross-connects nc:operation="delete"/>`)
+	c.ok(clear)
 	if got := d.Map(); !got.Equal(circuit.AllDark(4)) {
 		t.Fatalf("after a delete of all: %v", got)
 	}
-	c.refused("data-missing", `<edit-config><target><running/></target><config><o:cross-connects nc:operation="delete"/></config></edit-config>`)
-	c.ok("<edit-config><target><running/></target><test-option>test-only</test-option><config><o:cross-connects>" +
-		pair("1", "5", "") + "</o:cross-connects></config></edit-config>")
-	c.ok("<edit-config><target><running/></target><config><o:opm-config><o:port><o:port-id>5</o:port-id><o:averaging-time>3</o:averaging-time></o:port></o:opm-config></config></edit-config>")
+	c.refused("data-missing", clear)
+	c.ok(edit("running", "<test-option>test-only</test-option>", connects(pair("1", "5", ""))))
+	c.ok(edit("running", "", averaging("5", "<o:averaging-time>3</o:averaging-time>")))
 	if !d.Map().Equal(circuit.AllDark(4)) || d.Averaging() != 40*time.Millisecond {
 		t.Fatalf("a test made %v, averaging is %v", d.Map(), d.Averaging())
 	}
@@ -152,26 +161,31 @@ func TestFilters(t *testing.T) {
 	d, s := offline(t, netconf.Config{})
 	connect(t, d, circuit.Pair{From: 0, To: 1}, circuit.Pair{From: 2, To: 3})
 	c := newClient(t, s)
-	for filter, want := range map[string]string{
-		`<o:cross-connects/>`: `<cross-connects><pair><ingress>1</ingress><egress>6</egress></pair><pair><ingress>3</ingress><egress>8</egress></pair></cross-connects>`,
-		`<o:cross-connects><o:pair><o:ingress>3</o:ingress></o:pair></o:cross-connects>`:            `<cross-connects><pair><ingress>3</ingress><egress>8</egress></pair></cross-connects>`,
-		`<o:cross-connects><o:pair><o:ingress>3</o:ingress><o:egress/></o:pair></o:cross-connects>`: `<cross-connects><pair><ingress>3</ingress><egress>8</egress></pair></cross-connects>`,
-		`<o:cross-connects><o:pair><o:egress/></o:pair></o:cross-connects>`:                         `<cross-connects><pair><egress>6</egress></pair><pair><egress>8</egress></pair></cross-connects>`,
-		`<o:cross-connects><o:pair><o:ingress>4</o:ingress></o:pair></o:cross-connects>`:            ``,
-		`<o:port-config><o:port><o:port-id>2</o:port-id></o:port></o:port-config>`:                  `<port-config><port><port-id>2</port-id><status>ENABLED</status></port></port-config>`,
-		`<o:product-information><o:manufacturer/></o:product-information>`:                          `<product-information><manufacturer>` + d.Info().Vendor + `</manufacturer></product-information>`,
-		`<o:opm-power><o:port><o:port-id>5</o:port-id></o:port></o:opm-power>`:                      `<opm-power><port><port-id>5</port-id><power>-60.00</power></port></opm-power>`,
-		`<cross-connects xmlns=""><pair><ingress>1</ingress></pair></cross-connects>`:               `<cross-connects><pair><ingress>1</ingress><egress>6</egress></pair></cross-connects>`,
-		`<cross-connects xmlns="urn:another"/>`:                                                     ``,
-		``:                                                                                          ``,
+	told := func(rows string) string { return strings.ReplaceAll(connects(rows), "o:", "") }
+	for _, f := range []struct{ filter, want string }{
+		{`<o:cross-connects/>`, told(pair("1", "6", "") + pair("3", "8", ""))},
+		{connects(pair("3", "", "")), told(pair("3", "8", ""))},
+		{connects("<o:pair><o:ingress>3</o:ingress><o:egress/></o:pair>"), told(pair("3", "8", ""))},
+		{connects("<o:pair><o:egress/></o:pair>"),
+			told("<pair><egress>6</egress></pair><pair><egress>8</egress></pair>")},
+		{connects(pair("4", "", "")), ``},
+		{`<o:port-config><o:port><o:port-id>2</o:port-id></o:port></o:port-config>`,
+			`<port-config><port><port-id>2</port-id><status>ENABLED</status></port></port-config>`},
+		{`<o:product-information><o:manufacturer/></o:product-information>`,
+			`<product-information><manufacturer>` + d.Info().Vendor + `</manufacturer></product-information>`},
+		{`<o:opm-power><o:port><o:port-id>5</o:port-id></o:port></o:opm-power>`,
+			`<opm-power><port><port-id>5</port-id><power>-60.00</power></port></opm-power>`},
+		{`<cross-connects xmlns=""><pair><ingress>1</ingress></pair></cross-connects>`, told(pair("1", "6", ""))},
+		{`<cross-connects xmlns="urn:another"/>`, ``},
+		{``, ``},
 	} {
-		data := c.ok(`<get><filter type="subtree">` + filter + `</filter></get>`)
+		data := c.ok(`<get><filter type="subtree">` + f.filter + `</filter></get>`)
 		var got strings.Builder
 		for _, e := range data.Children {
 			got.WriteString(strings.ReplaceAll(e.String(), ` xmlns="`+wire.OpticalNS+`"`, ""))
 		}
-		if got.String() != want {
-			t.Errorf("%s:\nhave %s\nwant %s", filter, got.String(), want)
+		if got.String() != f.want {
+			t.Errorf("%s:\nhave %s\nwant %s", f.filter, got.String(), f.want)
 		}
 	}
 	if data := c.ok("<get-config><source><running/></source></get-config>"); data.Child(wire.OpticalNS,

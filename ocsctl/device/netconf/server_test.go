@@ -63,9 +63,11 @@ from ncclient.operations import RPCError
 port, password, store = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 NS = 'xmlns="http://www.polatis.com/yang/optical-switch"'
 def xc(rows, op=''):
-    return '<config xmlns:nc="urn:ietf:params:xml:ns:netconf:base:1.0"><cross-connects %s%s>%s</cross-connects></config>' % (
-        NS, ' nc:operation="%s"' % op if op else '',
-        ''.join('<pair%s><ingress>%d</ingress><egress>%d</egress></pair>' % (' nc:operation="%s"' % o if o else '', i, e) for i, e, o in rows))
+    def attribute(op):
+        return ' nc:operation="%s"' % op if op else ''
+    pairs = ['<pair%s><ingress>%d</ingress><egress>%d</egress></pair>' % (attribute(o), i, e) for i, e, o in rows]
+    return ('<config xmlns:nc="urn:ietf:params:xml:ns:netconf:base:1.0">'
+        '<cross-connects %s%s>%s</cross-connects></config>' % (NS, attribute(op), ''.join(pairs)))
 def pairs(m):
     tree = m.get(filter=('subtree', '<cross-connects %s/>' % NS)).data
     rows = tree.findall('.//{*}pair')
@@ -101,7 +103,8 @@ with connect() as m:
         with connect() as other:
             refused('lock-denied', other.lock, store)
             refused('in-use', other.edit_config, target=store, config=xc([(6, 14, '')]))
-    one = m.get_config(source='running', filter=('subtree', '<cross-connects %s><pair><ingress>5</ingress></pair></cross-connects>' % NS)).data
+    row = '<cross-connects %s><pair><ingress>5</ingress></pair></cross-connects>' % NS
+    one = m.get_config(source='running', filter=('subtree', row)).data
     assert [r.text for r in one.findall('.//{*}egress')] == ['13']
     assert len(m.get().data.findall('.//{*}status')) == 16
     if store == 'candidate':

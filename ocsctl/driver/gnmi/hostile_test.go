@@ -103,7 +103,8 @@ func TestOtherSwitches(t *testing.T) {
 		"a subscription of nonsense": func(r *relay) {
 			r.subscribe = func(s gpb.GNMI_SubscribeServer) error {
 				bad := &gpb.Update{Path: &gpb.Path{Origin: "x"}, Val: &gpb.TypedValue{}}
-				return s.Send(&gpb.SubscribeResponse{Response: &gpb.SubscribeResponse_Update{Update: &gpb.Notification{Update: []*gpb.Update{bad}}}})
+				update := &gpb.SubscribeResponse_Update{Update: &gpb.Notification{Update: []*gpb.Update{bad}}}
+				return s.Send(&gpb.SubscribeResponse{Response: update})
 			}
 		},
 		"answers leaf by leaf": func(r *relay) {

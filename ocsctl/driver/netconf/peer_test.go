@@ -3,6 +3,7 @@ package netconf_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -39,6 +40,10 @@ func reply(id, content string) string {
 
 func rows(pairs string) string {
 	return `<data><o:cross-connects>` + pairs + `</o:cross-connects></data>`
+}
+
+func pair(in, out int) string {
+	return fmt.Sprintf("<o:pair><o:ingress>%d</o:ingress><o:egress>%d</o:egress></o:pair>", in, out)
 }
 
 // dial returns one end of a pipe with the script at the other; it works any number of times.
@@ -136,7 +141,7 @@ func TestBadAnswers(t *testing.T) {
 		}, context.DeadlineExceeded},
 		"silence": {func(string, string) string { return "" }, context.DeadlineExceeded},
 		"port 0": {func(_, id string) string {
-			return reply(id, rows("<o:pair><o:ingress>0</o:ingress><o:egress>5</o:egress></o:pair>"))
+			return reply(id, rows(pair(0, 5)))
 		}, driver.ErrProtocol},
 		"no egress": {func(_, id string) string {
 			return reply(id, rows("<o:pair><o:ingress>1</o:ingress></o:pair>"))
@@ -146,13 +151,13 @@ func TestBadAnswers(t *testing.T) {
 				1000)+`</error-message></rpc-error>`)
 		}, driver.ErrRefused},
 		"shared egress": {func(_, id string) string {
-			return reply(id, rows("<o:pair><o:ingress>1</o:ingress><o:egress>5</o:egress></o:pair><o:pair><o:ingress>2</o:ingress><o:egress>5</o:egress></o:pair>"))
+			return reply(id, rows(pair(1, 5)+pair(2, 5)))
 		}, driver.ErrNotMatching},
 		"shared ingress": {func(_, id string) string {
-			return reply(id, rows("<o:pair><o:ingress>1</o:ingress><o:egress>5</o:egress></o:pair><o:pair><o:ingress>1</o:ingress><o:egress>6</o:egress></o:pair>"))
+			return reply(id, rows(pair(1, 5)+pair(1, 6)))
 		}, driver.ErrNotMatching},
 		"foreign sharer": {func(_, id string) string {
-			return reply(id, rows("<o:pair><o:ingress>1</o:ingress><o:egress>5</o:egress></o:pair><o:pair><o:ingress>99</o:ingress><o:egress>5</o:egress></o:pair>"))
+			return reply(id, rows(pair(1, 5)+pair(99, 5)))
 		}, driver.ErrNotMatching},
 	} {
 		t.Run(name, func(t *testing.T) {

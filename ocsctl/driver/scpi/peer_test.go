@@ -253,7 +253,8 @@ func TestServerSyntax(t *testing.T) {
 		{":oxc:swit:conn:add (@1),(@17);sub (@1),(@12);:syst:err?;err?;err?\n",
 			`-222,"Data out of range;port 17";-200,"Execution error;1 to 12: no such circuit";0,"No error"`},
 		{":oxc:swit:conn:add (@9),(@1);add (@1;add (@99999),(@1);add (@1,2),(@9);:syst:err:all?\n",
-			`-222,"Data out of range;ports 9 and 1 are not ingress and egress",-102,"Syntax error",-222,"Data out of range",-102,"Syntax error;lists of different lengths"`},
+			`-222,"Data out of range;ports 9 and 1 are not ingress and egress",-102,"Syntax error",` +
+				`-222,"Data out of range",-102,"Syntax error;lists of different lengths"`},
 		{":oxc:swit:conn:only (@1,1),(@9,10);:syst:err:all?\n", `-221,"Settings conflict;port 1 twice"`},
 		{":oxc:swit:conn:only (@1,2),(@9,9);:syst:err:all?\n",
 			`-221,"Settings conflict;no such port: [1]: port 0 already receives from port 0"`},

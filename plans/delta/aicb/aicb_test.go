@@ -66,7 +66,8 @@ func TestSimAI(t *testing.T) {
 func TestSimAIRefused(t *testing.T) {
 	good := read(t, "small.txt")
 	for want, change := range map[string][2]string{
-		"line 8: cut short: 5 of 6":                  {"mlp\t-1\t500000\tALLREDUCE\t1000000\t400000\tNONE\t0\t0\tNONE\t0\t100\n", ""},
+		"line 8: cut short: 5 of 6": {
+			"mlp\t-1\t500000\tALLREDUCE\t1000000\t400000\tNONE\t0\t0\tNONE\t0\t100\n", ""},
 		"line 1: all_gpus is missing":                {"all_gpus: 8", "seats: 8"},
 		"line 1: ga: \"many\"":                       {"ga: 2", "ga: many"},
 		"line 2: \"x\" is no number of layers":       {"\n6\n", "\nx\n"},
@@ -162,7 +163,8 @@ func TestCSV(t *testing.T) {
 func TestCSVRefused(t *testing.T) {
 	good := read(t, "small.csv")
 	for want, change := range map[string][2]string{
-		"stage 0 has 2 rows send_next, stage 1 has 1 recv_prev": {"CommType.irecv,CommGroup.pp_group,1,4000000,forward_step,None,None,recv_prev,None,None,None,1\n", ""},
+		"stage 0 has 2 rows send_next, stage 1 has 1 recv_prev": {
+			"CommType.irecv,CommGroup.pp_group,1,4000000,forward_step,None,None,recv_prev,None,None,None,1\n", ""},
 		"line 5: comm_type: \"Gossip.all_reduce\"": {"CommType.all_reduce,CommGroup.tp_group",
 			"Gossip.all_reduce,CommGroup.tp_group"},
 		"line 5: comm_type: \"shout\" is no collective": {"CommType.all_reduce,CommGroup.tp_group",

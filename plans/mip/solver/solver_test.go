@@ -139,10 +139,14 @@ func TestGurobi(t *testing.T) {
 		want   Status
 		bound  float64
 	}{
-		"optimal": {`for a in "$@"; do case "$a" in ResultFile=*) out=${a#ResultFile=};; InputFile=*) grep -q "^x_a 1$" "${a#InputFile=}" || exit 3;; esac; done
+		"optimal": {`for a in "$@"; do case "$a" in
+ResultFile=*) out=${a#ResultFile=};;
+InputFile=*) grep -q "^x_a 1$" "${a#InputFile=}" || exit 3;;
+esac; done
 case "$*" in *TimeLimit=60.000*MIPGap=0.001*Threads=2*model.lp) ;; *) exit 2;; esac
 printf '# Objective value = -3\nx_a 1\nrest 0\n' > "$out"
-echo "Optimal solution found (tolerance 1.00e-04)"; echo "Best objective -3.0e+00, best bound -3.0e+00, gap 0.0%"`, Optimal, -3},
+echo "Optimal solution found (tolerance 1.00e-04)"
+echo "Best objective -3.0e+00, best bound -3.0e+00, gap 0.0%"`, Optimal, -3},
 		"stopped": {`for a in "$@"; do case "$a" in ResultFile=*) printf 'x_a 1\n' > "${a#ResultFile=}";; esac; done
 echo "Time limit reached"; echo "Best objective -3.0e+00, best bound -9.5e+00, gap 216%"`, Feasible, -9.5},
 		"nothing":    {`echo "Time limit reached"; echo "Best objective -, best bound -9.5e+00, gap -"`, Unknown, -9.5},

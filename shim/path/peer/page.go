@@ -60,7 +60,7 @@ type directRank struct {
 	process uint64 // identifies the process in which pointer is valid
 	pointer uint64
 	handle  device.Handle
-	server  [pieces.NameBytes]byte // name of the socket that answers for mapped regions, set before the first one is published
+	server  [pieces.NameBytes]byte // name of the socket that answers for mapped regions, set before the first is published
 	calls   [callsKept]callRecord
 	sent    [maxRanks][messagesKept]messageRecord // by receiver
 	wanted  [maxRanks][messagesKept]messageRecord // by sender

@@ -68,8 +68,10 @@ func TestForeignJSON(t *testing.T) {
 	entry := &gpb.Path{Elem: []*gpb.PathElem{{Name: "connections"},
 		{Name: "port-connection", Key: map[string]string{"name": "b"}}}}
 	n := &gpb.Notification{Update: []*gpb.Update{
-		jsonUpdate(&gpb.Path{}, `{"connections":{"port-connection":[{"name":"a","config":{"name":"a","input-port-name":"1","output-port-name":"2"},
-			"state":{"status":"ocp-x:connected","last-updated":"12","x":[1,2]},"more":[{"unknown":1}]}]},"other":{"deep":{"list":[{"a":1}]}}}`),
+		jsonUpdate(&gpb.Path{}, `{"connections":{"port-connection":[{"name":"a",
+			"config":{"name":"a","input-port-name":"1","output-port-name":"2"},
+			"state":{"status":"ocp-x:connected","last-updated":"12","x":[1,2]},"more":[{"unknown":1}]}]},
+			"other":{"deep":{"list":[{"a":1}]}}}`),
 		jsonUpdate(entry, `{"m:config":{"m:name":"b","m:input-port-name":"3","m:output-port-name":"4"}}`),
 		{Path: &gpb.Path{Elem: append(entry.Elem, &gpb.PathElem{Name: "state"}, &gpb.PathElem{Name: "status"})},
 			Val: &gpb.TypedValue{Value: &gpb.TypedValue_StringVal{StringVal: "INVALID"}}},
@@ -110,7 +112,8 @@ func TestBadValues(t *testing.T) {
 func FuzzLeaves(f *testing.F) {
 	f.Add(0, "connections", `{"port-connection":[{"name":"a","config":{"input-port-name":"1"}}]}`)
 	f.Add(1, "CONFIG_DB", `{"localhost":{"OCS_CROSS_CONNECT":{"1A-2B":{"a_side":"1A","b_side":"2B"}}}}`)
-	f.Add(2, "optical-switch", `{"port-connections":{"port-connection":[{"slot":1,"port":2,"config":{"peer-slot":1,"peer-port":3}}]}}`)
+	f.Add(2, "optical-switch", `{"port-connections":{"port-connection":[
+		{"slot":1,"port":2,"config":{"peer-slot":1,"peer-port":3}}]}}`)
 	f.Add(2, "", `{"a":[[]],"b":null,"c":1e999}`)
 	f.Fuzz(func(t *testing.T, which int, name, text string) {
 		d, err := Lookup(names[uint(which)%uint(len(names))])

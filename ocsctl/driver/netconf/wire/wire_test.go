@@ -158,7 +158,8 @@ func TestOpticalData(t *testing.T) {
 		require.NoError(t, err)
 		return e
 	}
-	pairs, err := Pairs(data(`<o:cross-connects><o:pair><o:ingress>1</o:ingress><o:egress>17</o:egress></o:pair></o:cross-connects>`))
+	pairs, err := Pairs(data(`<o:cross-connects><o:pair><o:ingress>1</o:ingress><o:egress>17</o:egress></o:pair>` +
+		`</o:cross-connects>`))
 	if err != nil || len(pairs) != 1 || pairs[0] != (Pair{1, 17}) {
 		t.Fatalf("%v, %v", pairs, err)
 	}
@@ -173,7 +174,8 @@ func TestOpticalData(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	powers, err := Powers(data("<o:opm-power><o:port><o:port-id>3</o:port-id><o:power>-3.10</o:power></o:port></o:opm-power>"))
+	powers, err := Powers(data("<o:opm-power><o:port><o:port-id>3</o:port-id><o:power>-3.10</o:power></o:port>" +
+		"</o:opm-power>"))
 	if err != nil || powers[3] != -3.1 {
 		t.Fatalf("%v, %v", powers, err)
 	}
