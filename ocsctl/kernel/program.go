@@ -162,19 +162,13 @@ type tables struct{ counters, circuits int } // file descriptors
 // switchProgram handles frames that enter the switch at a port of a plane. It reads the circuit before it counts the
 // frame, so a later move of the circuit does not affect a counted frame.
 func switchProgram(s *State, t tables, plane int) asm.Instructions {
-	ranks, forwarding := s.Ranks, s.Forwarding
 	first := s.slot(plane, 0)      // the slot of the plane's port 0,
 	firstIndex := portIndex(first) // and its interface
 	head, _ := macWords(rankMAC(plane, 0))
 	var check, misdirected asm.Instructions // the verifier rejects unreachable code
-	if !forwarding {
+	if !s.Forwarding {
 		misdirected = program(label("misdirected", count(atMisdirected, asm.R0)), finish(tcxDrop))
-		check = asm.Instructions{ // is the frame for the rank at the end of the circuit?
-			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head),
-			asm.JNE.Reg(asm.R1, asm.R2, "misdirected"),
-			asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half), asm.Add.Imm(asm.R1, 1),
-			asm.JNE.Reg(asm.R1, asm.R7, "misdirected"),
-		}
+		check = isFor(head, asm.R7, "misdirected")
 	}
 	return program(
 		asm.Instructions{
@@ -185,6 +179,43 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 		lookup(t.counters, "drop"), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
 		lookup(t.circuits, "drop"), asm.Instructions{asm.LoadMem(asm.R7, asm.R0, 0, asm.DWord)},
 		loadHeaders("other"),
+		classify(),
+
+		label("data", asm.Instructions{ // R7: the port at the circuit's end, from 1
+			asm.LSh.Imm(asm.R7, 32), asm.RSh.Imm(asm.R7, 32),
+			asm.JEq.Imm(asm.R7, 0, "dark"),
+		}),
+		check,
+		count(atForwarded, asm.R0),
+		asm.Instructions{asm.LoadMem(asm.R1, asm.R6, skbLen, asm.Word)},
+		count(atBytes, asm.R1),
+		label("send", asm.Instructions{
+			asm.JGT.Imm(asm.R7, int32(s.Ranks), "drop"), // no such port: impossible in a map of a Board
+		}),
+		leave(s),
+		asm.Instructions{
+			asm.Mov.Reg(asm.R1, asm.R7), asm.Add.Imm(asm.R1, int32(firstIndex-1)), asm.Mov.Imm(asm.R2, 0),
+			asm.FnRedirectPeer.Call(),
+			asm.Return(),
+		},
+
+		label("back", backward(head)),
+		count(atReturned, asm.R0), asm.Instructions{asm.Ja.Label("send")},
+
+		label("token", asm.Instructions{asm.LSh.Imm(asm.R7, 32), asm.RSh.Imm(asm.R7, 32), asm.JEq.Imm(asm.R7, 0, "drop")}),
+		count(atTokens, asm.R0), asm.Instructions{asm.Ja.Label("send")},
+
+		label("dark", count(atDark, asm.R0)), finish(tcxDrop),
+		misdirected,
+		wire(s, plane),
+		label("other", count(atOther, asm.R0)),
+		label("drop", finish(tcxDrop)),
+	)
+}
+
+// classify jumps to token, back, data or other by the frame's type. It counts UDP.
+func classify() asm.Instructions {
+	return program(
 		asm.Instructions{
 			asm.LoadMem(asm.R1, asm.RFP, offType, asm.Half),
 			asm.JEq.Imm(asm.R1, native(etherToken), "token"),
@@ -196,47 +227,30 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 		},
 		count(atUDP, asm.R0), asm.Instructions{asm.Ja.Label("data")},
 		label("tcp", tcpPayload("back", "other")),
+	)
+}
 
-		label("data", asm.Instructions{ // R7: the port at the circuit's end, from 1
-			asm.LSh.Imm(asm.R7, 32), asm.RSh.Imm(asm.R7, 32),
-			asm.JEq.Imm(asm.R7, 0, "dark"),
-		}),
-		check,
-		count(atForwarded, asm.R0),
-		asm.Instructions{asm.LoadMem(asm.R1, asm.R6, skbLen, asm.Word)},
-		count(atBytes, asm.R1),
-		label("send", asm.Instructions{
-			asm.JGT.Imm(asm.R7, int32(ranks), "drop"), // no such port: impossible in a map of a Board
-		}),
-		leave(s),
+// isFor continues if the frame is for the rank at a port, which counts from 1. Otherwise it jumps.
+func isFor(head int32, port asm.Register, otherwise string) asm.Instructions {
+	return asm.Instructions{
+		asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head),
+		asm.JNE.Reg(asm.R1, asm.R2, otherwise),
+		asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half), asm.Add.Imm(asm.R1, 1),
+		asm.JNE.Reg(asm.R1, port, otherwise),
+	}
+}
+
+// backward sets R7 to the port for a frame that may travel against circuits. That is the port of its rank, if one of
+// this port's circuits leads to or from it. Otherwise the frame goes against the circuit that ends here.
+func backward(head int32) asm.Instructions {
+	return program(
 		asm.Instructions{
-			asm.Mov.Reg(asm.R1, asm.R7), asm.Add.Imm(asm.R1, int32(firstIndex-1)), asm.Mov.Imm(asm.R2, 0),
-			asm.FnRedirectPeer.Call(),
-			asm.Return(),
-		},
-
-		// A frame that may travel against circuits goes to its rank if that is at the other end of one of the port's
-		// circuits. Otherwise it goes against the circuit that ends here.
-		label("back", asm.Instructions{
 			asm.Mov.Reg(asm.R9, asm.R7), asm.LSh.Imm(asm.R9, 32), asm.RSh.Imm(asm.R9, 32), // where data goes
 			asm.RSh.Imm(asm.R7, 32), // where data comes from
-			asm.LoadMem(asm.R1, asm.RFP, offDstHead, asm.Word), asm.Mov.Imm32(asm.R2, head),
-			asm.JNE.Reg(asm.R1, asm.R2, "against"),
-			asm.LoadMem(asm.R1, asm.RFP, offDstTail, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half), asm.Add.Imm(asm.R1, 1),
-			asm.JNE.Reg(asm.R1, asm.R9, "against"),
-			asm.Mov.Reg(asm.R7, asm.R9),
-		}),
+		},
+		isFor(head, asm.R9, "against"),
+		asm.Instructions{asm.Mov.Reg(asm.R7, asm.R9)},
 		label("against", asm.Instructions{asm.JEq.Imm(asm.R7, 0, "other")}),
-		count(atReturned, asm.R0), asm.Instructions{asm.Ja.Label("send")},
-
-		label("token", asm.Instructions{asm.LSh.Imm(asm.R7, 32), asm.RSh.Imm(asm.R7, 32), asm.JEq.Imm(asm.R7, 0, "drop")}),
-		count(atTokens, asm.R0), asm.Instructions{asm.Ja.Label("send")},
-
-		label("dark", count(atDark, asm.R0)), finish(tcxDrop),
-		misdirected,
-		wire(s, plane),
-		label("other", count(atOther, asm.R0)),
-		label("drop", finish(tcxDrop)),
 	)
 }
 
