@@ -106,7 +106,7 @@ type named struct {
 
 // decodeEntries reads an element of a plane's list: an entry, or entries that repeat.
 func decodeEntries(r *reader, p *Plan, j int, expanded *int) error {
-	e, rep, err := decodeEntry(r, true)
+	e, rep, err := decodeElement(r)
 	if err != nil {
 		return err
 	}
@@ -142,69 +142,18 @@ func decodeEntries(r *reader, p *Plan, j int, expanded *int) error {
 	return nil
 }
 
-// decodeEntry reads an entry or, if outer is true, possibly a repetition of entries.
-func decodeEntry(r *reader, outer bool) (e named, rep *repetition, err error) {
+// decodeElement reads an entry or a repetition of entries. rep is nil for an entry.
+func decodeElement(r *reader) (e named, rep *repetition, err error) {
 	var have entryField
-	repeats := func() *repetition {
-		if rep == nil {
-			rep = &repetition{}
-		}
-		return rep
-	}
-	err = r.Object(func(key string) (err error) {
+	err = r.Object(func(key string) error {
 		switch key {
-		case "repeat":
-			repeats().Count, err = r.Integer(1, maxExpanded)
-		case "step_by":
-			repeats().StepBy, err = r.Integer(-math.MaxInt32, math.MaxInt32)
-		case "to_by":
-			repeats().ToBy, err = r.Integer(-MaxRanks, MaxRanks)
-		case "us_by":
-			repeats().ByUS, err = r.Number()
-		case "entries":
-			err = r.List(maxPeriod, func(int) error {
-				e, inner, err := decodeEntry(r, false)
-				if err == nil && (inner != nil || e.Joint != "") {
-					err = r.Errorf("only entries that are not joint repeat")
-				}
-				repeats().entries = append(repeats().entries, e)
-				return err
-			})
-		case "kind":
-			have |= fieldKind
-			var kind string
-			kind, err = r.Text()
-			e.Kind = Kind(kind)
-		case "step":
-			have |= fieldStep
-			e.Step, err = r.Integer(0, math.MaxInt32)
-		case "bytes":
-			have |= fieldBytes
-			e.Bytes, err = r.Number()
-		case "flows":
-			have |= fieldFlows
-			e.Flows, err = decode.List(r.Reader, MaxRanks*MaxRanks, r.Between(0, MaxRanks*MaxRanks-1))
-		case "joint":
-			have |= fieldJoint
-			if e.Joint, err = decodeID(r); err == nil && e.Joint == "" {
-				err = r.Errorf("is empty")
+		case "repeat", "step_by", "to_by", "us_by", "entries":
+			if rep == nil {
+				rep = &repetition{}
 			}
-		case "routes":
-			have |= fieldRoutes
-			e.Routes, err = decode.List(r.Reader, math.MaxInt, r.route)
-		case "to":
-			have |= fieldTo
-			e.To, e.to, err = r.namedMap()
-		case "start_us":
-			have |= fieldStart
-			e.StartUS, err = r.Number()
-		case "end_us":
-			have |= fieldEnd
-			e.EndUS, err = r.Number()
-		default:
-			err = r.Skip()
+			return rep.decode(r, key)
 		}
-		return err
+		return e.decode(r, key, &have)
 	})
 	if err != nil {
 		return e, rep, err
@@ -213,6 +162,70 @@ func decodeEntry(r *reader, outer bool) (e named, rep *repetition, err error) {
 		return e, nil, checkEntryFields(r, &e.Entry, have)
 	}
 	return e, rep, checkRepetition(r, rep, have)
+}
+
+// decode reads a field of a repetition.
+func (rep *repetition) decode(r *reader, key string) (err error) {
+	switch key {
+	case "repeat":
+		rep.Count, err = r.Integer(1, maxExpanded)
+	case "step_by":
+		rep.StepBy, err = r.Integer(-math.MaxInt32, math.MaxInt32)
+	case "to_by":
+		rep.ToBy, err = r.Integer(-MaxRanks, MaxRanks)
+	case "us_by":
+		rep.ByUS, err = r.Number()
+	case "entries":
+		err = r.List(maxPeriod, func(int) error {
+			e, inner, err := decodeElement(r)
+			if err == nil && (inner != nil || e.Joint != "") {
+				err = r.Errorf("only entries that are not joint repeat")
+			}
+			rep.entries = append(rep.entries, e)
+			return err
+		})
+	}
+	return err
+}
+
+// decode reads a field of an entry and adds it to have. It skips unknown fields.
+func (e *named) decode(r *reader, key string, have *entryField) (err error) {
+	switch key {
+	case "kind":
+		*have |= fieldKind
+		var kind string
+		kind, err = r.Text()
+		e.Kind = Kind(kind)
+	case "step":
+		*have |= fieldStep
+		e.Step, err = r.Integer(0, math.MaxInt32)
+	case "bytes":
+		*have |= fieldBytes
+		e.Bytes, err = r.Number()
+	case "flows":
+		*have |= fieldFlows
+		e.Flows, err = decode.List(r.Reader, MaxRanks*MaxRanks, r.Between(0, MaxRanks*MaxRanks-1))
+	case "joint":
+		*have |= fieldJoint
+		if e.Joint, err = decodeID(r); err == nil && e.Joint == "" {
+			err = r.Errorf("is empty")
+		}
+	case "routes":
+		*have |= fieldRoutes
+		e.Routes, err = decode.List(r.Reader, math.MaxInt, r.route)
+	case "to":
+		*have |= fieldTo
+		e.To, e.to, err = r.namedMap()
+	case "start_us":
+		*have |= fieldStart
+		e.StartUS, err = r.Number()
+	case "end_us":
+		*have |= fieldEnd
+		e.EndUS, err = r.Number()
+	default:
+		err = r.Skip()
+	}
+	return err
 }
 
 // checkRepetition reports a repetition that lacks a field, or states what an entry does.
