@@ -188,23 +188,51 @@ func (s *session) push(e standardError) {
 	}
 }
 
-// one executes one command.
+// one executes one command and returns the answer, if it is a query.
 func (s *session) one(ctx context.Context, c command) (string, error) {
+	if strings.HasSuffix(c.header, "?") {
+		return s.query(ctx, c)
+	}
+	return "", s.change(ctx, c)
+}
+
+// change executes a command that is not a query.
+func (s *session) change(ctx context.Context, c command) error {
+	switch c.header {
+	case "*CLS":
+		s.errors = nil
+		return nil
+	case "*RST", "OXC:SWIT:DISC:ALL":
+		return s.replace(ctx, nil, nil)
+	case "OXC:SWIT:CONN:ADD", "OXC:SWIT:CONN:ONLY", "OXC:SWIT:CONN:SUB":
+	default:
+		return errHeader.about(c.header)
+	}
+	l, err := lists(c.params, 2)
+	if err != nil {
+		return err
+	}
+	switch c.header {
+	case "OXC:SWIT:CONN:ADD":
+		return s.add(ctx, l[0], l[1])
+	case "OXC:SWIT:CONN:ONLY":
+		return s.replace(ctx, l[0], l[1])
+	}
+	return s.sub(ctx, l[0], l[1])
+}
+
+// query answers a query.
+func (s *session) query(ctx context.Context, c command) (string, error) {
 	n := s.d.Ports()
 	switch c.header {
 	case "*IDN?":
 		i := s.d.Info()
 		return strings.Join([]string{i.Vendor, i.Model, i.Serial, i.Software}, ","), nil
-	case "*CLS":
-		s.errors = nil
-		return "", nil
 	case "*OPC?":
 		if s.d.Wait(ctx) != nil {
 			return "", errFailed
 		}
 		return "1", nil
-	case "*RST", "OXC:SWIT:DISC:ALL":
-		return "", s.replace(ctx, nil, nil)
 	case "OXC:SWIT:SIZE?":
 		return fmt.Sprintf("%d,%d", n, n), nil
 	case "OXC:SWIT:CONN:STAT?":
@@ -215,18 +243,6 @@ func (s *session) one(ctx context.Context, c command) (string, error) {
 		return text(in) + "," + text(out), nil
 	case "OXC:SWIT:CONN:PORT?":
 		return s.peer(c.params)
-	case "OXC:SWIT:CONN:ADD", "OXC:SWIT:CONN:ONLY", "OXC:SWIT:CONN:SUB":
-		l, err := lists(c.params, 2)
-		if err != nil {
-			return "", err
-		}
-		switch c.header {
-		case "OXC:SWIT:CONN:ADD":
-			return "", s.add(ctx, l[0], l[1])
-		case "OXC:SWIT:CONN:ONLY":
-			return "", s.replace(ctx, l[0], l[1])
-		}
-		return "", s.sub(ctx, l[0], l[1])
 	case "OXC:SWIT:PORT:STAT?":
 		return s.each(c.params, func(port int, side device.Side) (string, error) {
 			if s.d.Status(port, side) == device.Failed {
