@@ -57,8 +57,8 @@ func Reduces(c schedule.Collective) bool {
 	return c == schedule.AllReduce || c == schedule.Reduce || c == schedule.ReduceScatter
 }
 
-// HasRoot reports whether a collective has a root.
-func HasRoot(c schedule.Collective) bool {
+// hasRoot reports whether a collective has a root.
+func hasRoot(c schedule.Collective) bool {
 	switch c {
 	case schedule.Broadcast, schedule.Reduce, schedule.Gather, schedule.Scatter:
 		return true

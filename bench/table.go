@@ -69,11 +69,11 @@ func cells(w io.Writer, r Result) {
 	if r.Wrong != nil {
 		wrong = fmt.Sprint(*r.Wrong)
 	}
-	fmt.Fprintf(w, " %9s %8.2f %8.2f %7s", FormatUS(r.TimeUS), r.AlgBW, r.BusBW, wrong)
+	fmt.Fprintf(w, " %9s %8.2f %8.2f %7s", formatUS(r.TimeUS), r.AlgBW, r.BusBW, wrong)
 }
 
-// FormatUS writes a time in microseconds with about three significant digits, as nccl-tests does.
-func FormatUS(us float64) string {
+// formatUS writes a time in microseconds with about three significant digits, as nccl-tests does.
+func formatUS(us float64) string {
 	switch {
 	case us >= 10000:
 		return fmt.Sprintf("%.0f", us)
@@ -92,7 +92,7 @@ func opName(r Result) string {
 }
 
 func rootName(r Result) string {
-	if c, err := schedule.ParseCollective(r.Collective); err == nil && HasRoot(c) {
+	if c, err := schedule.ParseCollective(r.Collective); err == nil && hasRoot(c) {
 		return fmt.Sprint(r.Root)
 	}
 	return "-1"

@@ -90,7 +90,7 @@ func writeTable(w io.Writer, trials []*Trial) {
 			continue
 		}
 		fmt.Fprintf(w, "  %-10s %10.2f %10.2f %10.2f %7.2f%% %10s %10.1f %8d %7d\n",
-			t.Planner, t.Plan.CCTUS/1e3, t.Expected()/1e3, t.MeasuredCCT/1e3, 100*t.Error(), overPerstep(t, trials),
+			t.Planner, t.Plan.CCTUS/1e3, t.expected()/1e3, t.MeasuredCCT/1e3, 100*t.Error(), overPerstep(t, trials),
 			t.reconfigurations(), t.Audit.Frames, t.Wrong)
 	}
 	fmt.Fprintf(w, "\n%s\n", summarize(trials))
@@ -119,10 +119,10 @@ func summarize(trials []*Trial) string {
 			close++
 		}
 		for _, o := range trials[:i] {
-			if o.Experiment != t.Experiment || o.Infeasible != nil || math.Abs(o.Expected()/t.Expected()-1) <= agreement {
+			if o.Experiment != t.Experiment || o.Infeasible != nil || math.Abs(o.expected()/t.expected()-1) <= agreement {
 				continue
 			}
-			if pairs++; (o.Expected() < t.Expected()) == (o.MeasuredCCT < t.MeasuredCCT) {
+			if pairs++; (o.expected() < t.expected()) == (o.MeasuredCCT < t.MeasuredCCT) {
 				ordered++
 			}
 		}

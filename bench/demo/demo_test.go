@@ -158,10 +158,10 @@ func TestExpected(t *testing.T) {
 	reset := plans.Entry{Kind: plans.Reconfigure, StartUS: 100, EndUS: 150}
 	p := &plans.Plan{CCTUS: 100, Planes: [][]plans.Entry{{transmit(0, 10), transmit(60, 100), reset},
 		{transmit(0, 60), reset}}}
-	if got := (&Trial{Plan: p}).Expected(); got != 100 {
+	if got := (&Trial{Plan: p}).expected(); got != 100 {
 		t.Errorf("dependent steps: %v, want the CCT", got)
 	}
-	if got := (&Trial{Plan: p, Independent: true}).Expected(); got != 60 {
+	if got := (&Trial{Plan: p, Independent: true}).expected(); got != 60 {
 		t.Errorf("independent steps: %v, want plane 1's 60", got)
 	}
 	for algorithm, want := range map[string]bool{"pairwise": true, "bruck": false} {

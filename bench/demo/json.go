@@ -34,6 +34,6 @@ func (t *Trial) MarshalJSON() ([]byte, error) {
 		return json.Marshal(row)
 	}
 	row.CCTUS, row.BoundUS = t.Plan.CCTUS, t.Plan.LowerBoundUS
-	row.ExpectedUS, row.MeasuredUS, row.TimesUS = t.Expected(), t.MeasuredCCT, t.Times
+	row.ExpectedUS, row.MeasuredUS, row.TimesUS = t.expected(), t.MeasuredCCT, t.Times
 	return json.Marshal(row)
 }

@@ -64,7 +64,7 @@ func (t *Trial) row(trials []*Trial) (reportRow, error) {
 		return row, nil
 	}
 	row.Predicted = fmt.Sprintf("%.2f", t.Plan.CCTUS/1e3)
-	row.Expected = fmt.Sprintf("%.2f", t.Expected()/1e3)
+	row.Expected = fmt.Sprintf("%.2f", t.expected()/1e3)
 	row.Measured = fmt.Sprintf("%.2f", t.MeasuredCCT/1e3)
 	row.Error = fmt.Sprintf("%+.2f", 100*t.Error())
 	row.Against = overPerstep(t, trials)
@@ -76,7 +76,7 @@ func (t *Trial) row(trials []*Trial) (reportRow, error) {
 		Problem: t.Problem, Measured: t.entries(), MeasuredCCTUS: t.MeasuredCCT, Zoom: true,
 	}
 	if t.Independent {
-		o.WithoutBarrierUS = t.Expected()
+		o.WithoutBarrierUS = t.expected()
 	}
 	err := render.Timeline(&svg, t.Plan, o)
 	row.Timeline = template.HTML(svg.String()) // its text is numbers and the names of experiments

@@ -50,9 +50,9 @@ type Trial struct {
 	Independent bool
 }
 
-// Expected returns the time that a run should take, in us: the plan's CCT, or for independent steps the time of the
+// expected returns the time that a run should take, in us: the plan's CCT, or for independent steps the time of the
 // busiest plane.
-func (t *Trial) Expected() float64 {
+func (t *Trial) expected() float64 {
 	if !t.Independent {
 		return t.Plan.CCTUS
 	}
@@ -71,7 +71,7 @@ func (t *Trial) Expected() float64 {
 }
 
 // Error returns the measured median over the expected time, less one.
-func (t *Trial) Error() float64 { return t.MeasuredCCT/t.Expected() - 1 }
+func (t *Trial) Error() float64 { return t.MeasuredCCT/t.expected() - 1 }
 
 // reconfigurations returns their number per iteration.
 func (t *Trial) reconfigurations() float64 { return float64(t.Audit.Switches) / float64(len(t.Times)) }

@@ -44,8 +44,8 @@ type Matrix struct {
 	Fresh  bool // every iteration has another matrix, which ranks see for the first time
 }
 
-// Orders are the two orders, as LIGHTPATH_DEMAND names them.
-var Orders = []string{"plain", "spectra"}
+// orders are the two orders, as LIGHTPATH_DEMAND names them.
+var orders = []string{"plain", "spectra"}
 
 // Result is one matrix in one order; times are in microseconds.
 type Result struct {
@@ -95,7 +95,7 @@ func (o *Options) matrix(ctx context.Context, dir string, m *Matrix) ([]*Result,
 		return nil, err
 	}
 	var results []*Result
-	for _, order := range Orders {
+	for _, order := range orders {
 		results = append(results, &Result{Matrix: m.Name, Order: order, BusiestPort: busiest, BoundUS: bound})
 	}
 	for round := range o.Rounds {

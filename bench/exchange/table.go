@@ -19,7 +19,7 @@ func WriteTable(w io.Writer, o *Options, all []*Result) {
 	plain := math.NaN()
 	for _, r := range all {
 		gain := ""
-		if r.Order == Orders[0] {
+		if r.Order == orders[0] {
 			plain = r.MedianUS
 		} else {
 			gain = fmt.Sprintf("%+.1f%%", 100*(r.MedianUS/plain-1))

@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 // TestScenarios checks that names are unique, and that each scenario states its fault and its bound.
 func TestScenarios(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range Scenarios() {
+	for _, s := range scenarios() {
 		if names[s.Name] || s.Fault == "" || s.Bound <= 0 || s.play == nil || s.setup.phases == nil ||
 			strings.Contains(s.Name, " ") {
 			t.Errorf("%+v", s)

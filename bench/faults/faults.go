@@ -63,8 +63,8 @@ var (
 	ErrNone = errors.New("no scenario has a name like that")
 )
 
-// Scenarios returns all scenarios, in the order of the table.
-func Scenarios() []Scenario {
+// scenarios returns all scenarios, in the order of the table.
+func scenarios() []Scenario {
 	return slices.Concat(rankScenarios(), controllerScenarios(), planeScenarios(), gapScenarios(), switchScenarios(),
 		operatorScenarios())
 }
@@ -72,7 +72,7 @@ func Scenarios() []Scenario {
 // Run plays the scenarios one after the other. The error wraps [ErrProblem] if a scenario failed. The results are
 // complete nevertheless, and say which scenario failed and why.
 func Run(ctx context.Context, o *Options) ([]Result, error) {
-	chosen := slices.DeleteFunc(Scenarios(), func(s Scenario) bool { return !strings.Contains(s.Name, o.Only) })
+	chosen := slices.DeleteFunc(scenarios(), func(s Scenario) bool { return !strings.Contains(s.Name, o.Only) })
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("faults: %q: %w", o.Only, ErrNone)
 	}

@@ -43,7 +43,7 @@ func TestFaults(t *testing.T) {
 
 // chosenBy returns the scenarios that `go test -run pattern` runs. A pattern without a slash runs all.
 func chosenBy(pattern string) []Scenario {
-	all := Scenarios()
+	all := scenarios()
 	_, name, found := strings.Cut(pattern, "/")
 	if !found {
 		return all

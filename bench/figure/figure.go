@@ -80,8 +80,8 @@ func (t *Table) Text() string {
 	return b.String()
 }
 
-// Printed returns the claims as a table.
-func (f *Figure) Printed() Table {
+// printed returns the claims as a table.
+func (f *Figure) printed() Table {
 	t := Table{Columns: []string{"id", "what", "unit", "printed", "ours", "note"}}
 	for _, c := range f.Claims {
 		t.Add(c.ID, c.What, c.Unit, c.Printed, c.Ours, c.Note)
@@ -91,7 +91,7 @@ func (f *Figure) Printed() Table {
 
 // JSON returns everything except the picture. A missing number is null.
 func (f *Figure) JSON() ([]byte, error) {
-	printed := f.Printed()
+	printed := f.printed()
 	all := map[string]any{
 		"paper": f.Paper, "figure": f.Name, "title": f.Title, "notes": f.Notes,
 		"columns": f.Table.Columns, "rows": f.Table.values(),
@@ -140,7 +140,7 @@ func (f *Figure) Write(dir string) (paths []string, err error) {
 		return paths, err
 	}
 	if len(f.Claims) > 0 {
-		printed := f.Printed()
+		printed := f.printed()
 		if err := put("-printed.csv", printed.CSV()); err != nil {
 			return paths, err
 		}
@@ -148,7 +148,7 @@ func (f *Figure) Write(dir string) (paths []string, err error) {
 	formats := []struct {
 		suffix string
 		encode func() ([]byte, error)
-	}{{".json", f.JSON}, {".svg", f.SVG}, {".png", f.PNG}}
+	}{{".json", f.JSON}, {".svg", f.SVG}, {".png", f.png}}
 	if len(f.Panels) == 0 {
 		formats = formats[:1]
 	}

@@ -317,7 +317,7 @@ func TestChartsOfOddData(t *testing.T) {
 		&Chart{Title: "point", Lines: []Line{{Name: "b", X: []float64{2}, Y: []float64{2}}}},
 		&HeatMap{Title: "empty", Scale: Scale{Min: 1, Max: 1}, Xs: []float64{1}, Ys: []float64{1}, Z: [][]float64{{nan}}},
 	}}
-	if _, err := f.PNG(); err != nil {
+	if _, err := f.png(); err != nil {
 		t.Error(err)
 	}
 	svg, err := f.SVG()

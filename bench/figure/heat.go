@@ -202,8 +202,8 @@ func drawRegionLabel(c draw.Canvas, s string, x0, y0, y1 vg.Length) {
 	c.FillText(label, vg.Point{X: at.X + 3, Y: at.Y + 2.5}, s)
 }
 
-// ExtentOf returns the least and the greatest finite value of maps, for a common scale.
-func ExtentOf(maps ...[][]float64) (low, high float64) {
+// extentOf returns the least and the greatest finite value of maps, for a common scale.
+func extentOf(maps ...[][]float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, m := range maps {
 		for _, row := range m {

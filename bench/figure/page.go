@@ -37,8 +37,8 @@ func (f *Figure) SVG() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// PNG returns the picture as PNG at 144 dots per inch.
-func (f *Figure) PNG() ([]byte, error) {
+// png returns the picture as PNG at 144 dots per inch.
+func (f *Figure) png() ([]byte, error) {
 	w, h := f.size()
 	c := vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(pngDPI), vgimg.UseBackgroundColor(color.White))
 	if err := f.drawTo(draw.NewCanvas(c, w, h)); err != nil {

@@ -96,8 +96,8 @@ func (c command) String() string {
 	return strings.Join(words, " ")
 }
 
-// Contenders lists all that can be compared: the subject first.
-func Contenders() []Contender {
+// contenders lists all that can be compared: the subject first.
+func contenders() []Contender {
 	return []Contender{
 		{Name: Subject, missing: lightpathMissing, commands: lightpath, plain: true, hosts: true},
 		{Name: Subject + "-alloc", Aside: true, missing: lightpathMissing, commands: lightpath, hosts: true},
@@ -289,7 +289,7 @@ func choose(names []string, p *Programs, hosts bool) (chosen []Contender, why []
 	for _, n := range names {
 		wanted[n] = true
 	}
-	for _, c := range Contenders() {
+	for _, c := range contenders() {
 		if len(names) > 0 && !wanted[c.Name] {
 			continue
 		}

@@ -14,7 +14,7 @@ func (d *Document) Write(dir string) (paths []string, err error) {
 	}
 	paths = append(paths, filepath.Join(dir, documentName))
 	path := filepath.Join(dir, "peers.md")
-	if err := files.Write(path, d.Markdown(), 0o644); err != nil {
+	if err := files.Write(path, d.markdown(), 0o644); err != nil {
 		return paths, err
 	}
 	paths = append(paths, path)

@@ -131,7 +131,7 @@ func TestMatch(t *testing.T) {
 	if !slices.Equal(bytes, []int64{4, 64, 8, 64}) || d.Wrong() != 0 || len(d.Failures) != 0 {
 		t.Errorf("sizes %v, %d wrong, failures %v", bytes, d.Wrong(), d.Failures)
 	}
-	if !strings.Contains(string(d.Markdown()), "fake 1.0") || len(d.Libraries) != 4 {
+	if !strings.Contains(string(d.markdown()), "fake 1.0") || len(d.Libraries) != 4 {
 		t.Errorf("libraries %+v", d.Libraries)
 	}
 }
@@ -198,7 +198,7 @@ func installed(t *testing.T) Programs {
 // must expect the same values.
 func TestInstalled(t *testing.T) {
 	programs := installed(t)
-	for _, known := range Contenders() {
+	for _, known := range contenders() {
 		t.Run(known.Name, func(t *testing.T) {
 			t.Parallel()
 			p := programs

@@ -423,7 +423,7 @@ func (p *Point) judge() {
 	p.Ratio, p.Best, p.LeastRatio, p.CPURatio = nil, "", 0, 0
 	var peers [][]float64
 	var names []string
-	for _, known := range Contenders() {
+	for _, known := range contenders() {
 		s := p.Contenders[known.Name]
 		if s != nil && known.Name != Subject && !known.Aside && s.Wrong == 0 && len(s.TimesUS) > 0 {
 			peers, names = append(peers, s.TimesUS), append(names, known.Name)

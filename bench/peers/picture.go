@@ -73,7 +73,7 @@ func (d *Document) timesFigure(transport string) *figure.Figure {
 		for _, p := range points[k] {
 			c.X.At = append(c.X.At, float64(p.Bytes))
 		}
-		for i, known := range Contenders() {
+		for i, known := range contenders() {
 			l := figure.Line{Name: known.Name, Colour: i, Dashed: known.Aside, Faint: known.Aside}
 			for _, p := range points[k] {
 				if s := p.Contenders[known.Name]; s != nil && s.MedianUS > 0 && s.Wrong == 0 {

@@ -12,7 +12,7 @@ import (
 func (p *Point) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %d ranks %s:", p.Transport, p.Collective, p.Ranks, figure.Binary(float64(p.Bytes)))
-	for _, c := range Contenders() {
+	for _, c := range contenders() {
 		if s := p.Contenders[c.Name]; s != nil {
 			fmt.Fprintf(&b, " %s %s", c.Name, s.cell())
 		}
@@ -57,7 +57,7 @@ func (d *Document) names() []string {
 		}
 	}
 	var names []string
-	for _, c := range Contenders() {
+	for _, c := range contenders() {
 		if seen[c.Name] {
 			names = append(names, c.Name)
 		}
@@ -102,7 +102,7 @@ func (d *Document) WriteText(w io.Writer) {
 // summaryText lists geometric means and exceptions.
 func (d *Document) summaryText() string {
 	t := figure.Table{Columns: []string{"transport", "collective", "ranks", "points", "geomean", "least",
-		fmt.Sprintf("low end < %.2f", Floor)}}
+		fmt.Sprintf("low end < %.2f", floor)}}
 	for _, s := range d.Summaries {
 		t.Add(s.Transport, s.Collective, s.ranks(), s.Points, fmt.Sprintf("%.2f", s.Geomean), fmt.Sprintf("%.2f", s.Least),
 			s.Below)
@@ -117,19 +117,19 @@ func (s Summary) ranks() string {
 	return fmt.Sprint(s.Ranks)
 }
 
-// exceptions returns the points whose interval begins below Floor.
+// exceptions returns the points whose interval begins below floor.
 func (d *Document) exceptions() []*Point {
 	var list []*Point
 	for _, p := range d.Points {
-		if p.Ratio != nil && p.Ratio.Low < Floor {
+		if p.Ratio != nil && p.Ratio.Low < floor {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// Markdown returns the document as a section of bench/RESULTS.md.
-func (d *Document) Markdown() []byte {
+// markdown returns the document as a section of bench/RESULTS.md.
+func (d *Document) markdown() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d processors, medians of %d samples by turns; ratio: time of the best peer / Lightpath's in "+
 		"the same round, median over rounds, with the 95 %% interval of a bootstrap over rounds.\n\n", d.Cores, d.Rounds)
@@ -149,7 +149,7 @@ func (d *Document) Markdown() []byte {
 		fmt.Fprintf(&b, "- %s\n", text)
 	}
 	if list := d.exceptions(); len(list) > 0 {
-		fmt.Fprintf(&b, "\nPoints whose interval begins under %.2f:\n", Floor)
+		fmt.Fprintf(&b, "\nPoints whose interval begins under %.2f:\n", floor)
 		for _, p := range list {
 			fmt.Fprintf(&b, "- %s\n", p)
 		}

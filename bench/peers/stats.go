@@ -80,11 +80,11 @@ type Summary struct {
 	Points     int     `json:"points"`
 	Geomean    float64 `json:"geomean_ratio"`
 	Least      float64 `json:"least_ratio"`
-	Below      int     `json:"below"` // points whose interval begins below Floor
+	Below      int     `json:"below"` // points whose interval begins below floor
 }
 
-// Floor is the least wanted lower end of a point's interval.
-const Floor = 0.95
+// floor is the least wanted lower end of a point's interval.
+const floor = 0.95
 
 // summarize returns a summary for each (transport, collective, ranks), and one over all ranks.
 func summarize(points []*Point) []Summary {
@@ -103,7 +103,7 @@ func summarize(points []*Point) []Summary {
 				order = append(order, k)
 			}
 			ratios[k] = append(ratios[k], p.Ratio.Value)
-			if p.Ratio.Low < Floor {
+			if p.Ratio.Low < floor {
 				below[k]++
 			}
 		}

@@ -85,7 +85,7 @@ func Make(ctx context.Context, name string, o figure.Options) (*figure.Figure, e
 		if r.name != name {
 			continue
 		}
-		machine, began := ThisMachine(), time.Now()
+		machine, began := thisMachine(), time.Now()
 		f, err := r.make(ctx, o)
 		if err != nil {
 			return nil, fmt.Errorf("planning: %s: %w", name, err)
@@ -101,8 +101,8 @@ func Make(ctx context.Context, name string, o figure.Options) (*figure.Figure, e
 	return nil, fmt.Errorf("planning: %w: %q (there are %s)", ErrUnknown, name, strings.Join(Names(), ", "))
 }
 
-// ThisMachine describes the machine that this process runs on.
-func ThisMachine() Machine {
+// thisMachine describes the machine that this process runs on.
+func thisMachine() Machine {
 	m := Machine{CPU: "unknown", CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
 		OS: runtime.GOOS + "/" + runtime.GOARCH}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -13,15 +13,15 @@ import (
 // ErrMatrix reports that a text is no matrix. Errors that wrap it name the line and the reason.
 var ErrMatrix = errors.New("workload: not a demand matrix")
 
-// MaxPorts bounds a matrix that is read.
-const MaxPorts = 4096
+// maxPorts bounds a matrix that is read.
+const maxPorts = 4096
 
 // Read reads a square matrix of numbers that are not negative. Each line is a row, with blanks or commas between
 // entries. Read skips empty lines and lines that begin with #. The matrices published with studies of reconfigurable
 // networks have this form. An error wraps [ErrMatrix] and names the line, or is that of r.
 func Read(r io.Reader) ([][]float64, error) {
 	in := bufio.NewScanner(r)
-	in.Buffer(make([]byte, 0, 64<<10), 64*MaxPorts)
+	in.Buffer(make([]byte, 0, 64<<10), 64*maxPorts)
 	var d [][]float64
 	line := 0
 	for in.Scan() {
@@ -36,8 +36,8 @@ func Read(r io.Reader) ([][]float64, error) {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrMatrix, line, err)
 		case len(d) > 0 && len(row) != len(d[0]):
 			return nil, fmt.Errorf("%w: line %d: %d entries where the first row has %d", ErrMatrix, line, len(row), len(d[0]))
-		case len(row) > MaxPorts:
-			return nil, fmt.Errorf("%w: line %d: more than %d entries", ErrMatrix, line, MaxPorts)
+		case len(row) > maxPorts:
+			return nil, fmt.Errorf("%w: line %d: more than %d entries", ErrMatrix, line, maxPorts)
 		case len(d) == len(row):
 			return nil, fmt.Errorf("%w: line %d: row %d of a matrix with %d columns", ErrMatrix, line, len(d)+1, len(row))
 		}

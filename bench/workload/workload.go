@@ -113,15 +113,15 @@ func GPT(o GPTOptions) [][]float64 {
 			}
 		}
 	}
-	Sinkhorn(d, 1e-9, 10000)
+	sinkhorn(d, 1e-9, 10000)
 	addNoise(d, o.Sigma, rng)
 	return d
 }
 
-// Sinkhorn scales rows and columns in turn until every nonempty one sums to 1 within
+// sinkhorn scales rows and columns in turn until every nonempty one sums to 1 within
 // tolerance, or for the given number of rounds. If the support of a matrix carries no doubly stochastic matrix, the
 // scaling does not converge, and the result is that of the last round.
-func Sinkhorn(d [][]float64, tolerance float64, rounds int) {
+func sinkhorn(d [][]float64, tolerance float64, rounds int) {
 	for range rounds {
 		worst := 0.0
 		for _, row := range d {
