@@ -8,7 +8,7 @@ import (
 	"lightpath/plans/delta/dag"
 )
 
-// Bounds returns, by link, the number of useful circuits for a topology whose makespan is at most limit
+// bounds returns, by link, the number of useful circuits for a topology whose makespan is at most limit
 // (microseconds). It is the number of flows that can be in flight at once in one direction of the link
 // (DELTA, Alg. 2). Once the context has ended, bounds use time windows only.
 //
@@ -17,7 +17,7 @@ import (
 // partial order, and their windows have a common moment. The bound is the heaviest such antichain, weighed by
 // flows. The paper uses an independent set of a conflict graph. On a partial order that is a minimum flow
 // (antichain.go).
-func Bounds(ctx context.Context, g *dag.Graph, limit float64) []int {
+func bounds(ctx context.Context, g *dag.Graph, limit float64) []int {
 	b := &bounder{ctx: ctx, g: g, begin: g.Heads(g.LeastTime), end: g.Tails(g.LeastTime)}
 	for i := range b.end {
 		b.end[i] = (limit - b.end[i]) * (1 + equalTimes)

@@ -93,7 +93,7 @@ func TestBounds(t *testing.T) {
 		c := deltatest.Circuits(rng, g)
 		makespan := r.Fair(c)
 		bounded := slices.Clone(c)
-		for l, most := range Bounds(t.Context(), g, makespan) {
+		for l, most := range bounds(t.Context(), g, makespan) {
 			bounded[l] = min(c[l], most)
 		}
 		if m := r.Fair(bounded); math.Abs(m-makespan) > 1e-6*makespan {
@@ -122,7 +122,7 @@ func TestBoundsByHand(t *testing.T) {
 		{1161, 7}, // y and z
 		{1e9, 7},  // but never x and z
 	} {
-		if got := Bounds(t.Context(), g, c.limit); got[0] != c.want {
+		if got := bounds(t.Context(), g, c.limit); got[0] != c.want {
 			t.Errorf("limit %v: %v, want %d", c.limit, got, c.want)
 		}
 	}

@@ -16,8 +16,8 @@ type Pair struct {
 	Circuits int       `json:"circuits"`
 }
 
-// Pairs returns the circuits of every pair of pods of the whole job, copies included.
-func Pairs(g *dag.Graph, c dag.Circuits) []Pair {
+// pairs returns the circuits of every pair of pods of the whole job, copies included.
+func pairs(g *dag.Graph, c dag.Circuits) []Pair {
 	var list []Pair
 	for l, k := range g.Links {
 		copies := k.Copies
@@ -31,8 +31,8 @@ func Pairs(g *dag.Graph, c dag.Circuits) []Pair {
 	return list
 }
 
-// PodNames returns the names of the pods of the whole job, copy by copy.
-func PodNames(g *dag.Graph) []string {
+// podNames returns the names of the pods of the whole job, copy by copy.
+func podNames(g *dag.Graph) []string {
 	var names []string
 	for k := 0; ; k++ {
 		before := len(names)
@@ -51,17 +51,17 @@ func PodNames(g *dag.Graph) []string {
 	}
 }
 
-// Maps returns the topology as maps of planes between the pods of [PodNames]: plane j joins the j-th port of every pod,
+// Maps returns the topology as maps of planes between the pods of podNames: plane j joins the j-th port of every pod,
 // which begins at most one circuit and ends at most one. There are as many planes as the busiest pod has circuits. The
 // two directions of a circuit may be on different planes.
 func Maps(g *dag.Graph, c dag.Circuits) ([]circuit.Permutation, error) {
-	names := PodNames(g)
+	names := podNames(g)
 	index := make(map[string]int, len(names))
 	for i, name := range names {
 		index[name] = i
 	}
 	var edges [][2]int
-	for _, pair := range Pairs(g, c) {
+	for _, pair := range pairs(g, c) {
 		a, known := index[pair.Pods[0]]
 		b, too := index[pair.Pods[1]]
 		if !known || !too || a == b {
@@ -90,7 +90,7 @@ func Fabric(g *dag.Graph, planes []string, ocs fabric.OCS, costs fabric.Costs) (
 			plans.MaxPlanes)
 	}
 	f := &fabric.Fabric{
-		Version: fabric.Version, Name: g.Name, Ranks: len(PodNames(g)), OCS: []fabric.OCS{ocs}, Costs: costs,
+		Version: fabric.Version, Name: g.Name, Ranks: len(podNames(g)), OCS: []fabric.OCS{ocs}, Costs: costs,
 		Circuits: plans.Simplex, Forwarding: true,
 	}
 	for _, name := range planes {

@@ -32,7 +32,7 @@ func TestMaps(t *testing.T) {
 		c := deltatest.Circuits(rand.New(rand.NewPCG(uint64(k), 6)), g)
 		maps, err := Maps(g, c)
 		require.NoError(t, err)
-		names := PodNames(g)
+		names := podNames(g)
 		got := make(map[[2]string]int)
 		for _, m := range maps {
 			if err := m.Validate(len(names)); err != nil {
@@ -53,7 +53,7 @@ func TestMaps(t *testing.T) {
 		if len(maps) != busiest {
 			t.Errorf("%s: %d planes, the busiest pod has %d circuits", g.Name, len(maps), busiest)
 		}
-		for _, pair := range Pairs(g, c) {
+		for _, pair := range pairs(g, c) {
 			for _, way := range [][2]string{pair.Pods, {pair.Pods[1], pair.Pods[0]}} {
 				if got[way] != pair.Circuits {
 					t.Errorf("%s: %v has %d circuits, not %d", g.Name, way, got[way], pair.Circuits)

@@ -51,7 +51,7 @@ func (p *Planner) Fast(ctx context.Context, o Options) (*Found, error) {
 		p: p, rng: rand.New(rand.NewPCG(o.Seed, 0)), judges: p.judges(o.Workers, o.Sharing), known: make(map[string]bool),
 	}
 	seeds := s.seeds()
-	s.bounds = Bounds(ctx, p.red.Graph, s.limit)
+	s.bounds = bounds(ctx, p.red.Graph, s.limit)
 	for _, c := range seeds {
 		s.repair(c)
 	}

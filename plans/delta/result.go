@@ -55,7 +55,7 @@ func (p *Planner) Result(algorithm string, plan *Plan) *Result {
 		IdealUS: p.ideal.Makespan, CommunicationUS: p.ideal.Communication,
 		LeastCommunicationUS: p.ideal.LeastCommunication,
 		NCT:                  p.ideal.NCT(plan.Makespan), NCTOfLeast: p.ideal.NCTOfLeast(plan.Makespan),
-		Circuits: plan.Circuits, Pairs: Pairs(p.g, plan.Circuits),
+		Circuits: plan.Circuits, Pairs: pairs(p.g, plan.Circuits),
 	}
 	r.PortsUsed, r.Ports = p.g.TotalPorts(plan.Circuits)
 	return r

@@ -85,10 +85,10 @@ type DeviceConfig struct {
 
 // Bounds of [OCSD.MTU] and [OCSD.Slots].
 const (
-	MinMTU   = 65 // a label of 64 bytes and one of data
-	MaxMTU   = 1 << 22
-	MinSlots = 2 // forwarding needs two: the bubble rule
-	MaxSlots = 1 << 14
+	minMTU   = 65 // a label of 64 bytes and one of data
+	maxMTU   = 1 << 22
+	minSlots = 2 // forwarding needs two: the bubble rule
+	maxSlots = 1 << 14
 )
 
 // DecodeOCSD reads the configuration of the emulated switch, as strictly as [Decode].
@@ -128,8 +128,8 @@ func (o *OCSD) into() fields {
 		"data_plane": oneOf(&o.DataPlane, DataMemory, DataKernel, DataNone),
 		"socket":     &o.Socket,
 		"frame_log":  &o.FrameLog,
-		"mtu":        integer(&o.MTU, MinMTU, MaxMTU),
-		"slots":      integer(&o.Slots, MinSlots, MaxSlots),
+		"mtu":        integer(&o.MTU, minMTU, maxMTU),
+		"slots":      integer(&o.Slots, minSlots, maxSlots),
 		"initial": listOf(func(at value) error {
 			m := circuit.Permutation{}
 			err := at.list(func(_ int, port value) error {

@@ -14,7 +14,7 @@ import (
 // 2, 256 where it is 1.
 func sized(gpus, tau int) Fabric {
 	f := Fabric{Pods: 1, KLeaf: 16, KSpine: 16, Tau: tau, KOCS: TableOCS}
-	f.Pods = gpus / f.GPUsPerPod()
+	f.Pods = gpus / f.gpusPerPod()
 	return f
 }
 
@@ -29,11 +29,11 @@ var scales = []int{2048, 4096, 8192, 16384, 32768}
 func BenchmarkDecompose(b *testing.B) {
 	for _, gpus := range scales {
 		r := full(b, sized(gpus, 2), 16)
-		half, err := decompose.Halve(r.Matrix(), nil)
+		half, err := decompose.Halve(r.matrix(), nil)
 		require.NoError(b, err)
 		b.Run(fmt.Sprintf("halve/gpus=%d", gpus), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := decompose.Halve(r.Matrix(), nil); err != nil {
+				if _, err := decompose.Halve(r.matrix(), nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -58,8 +58,8 @@ func churn(b testing.TB, f Fabric, events int) []*Requirement {
 	r, err := NewRequirement(f)
 	require.NoError(b, err)
 	roomiest := func(pod int) int {
-		best := pod * f.LeavesPerPod()
-		for l := best; l < (pod+1)*f.LeavesPerPod(); l++ {
+		best := pod * f.leavesPerPod()
+		for l := best; l < (pod+1)*f.leavesPerPod(); l++ {
 			if r.Sum(l) < r.Sum(best) {
 				best = l
 			}
@@ -118,7 +118,7 @@ func (a *anew) update(r *Requirement) (Change, error) {
 		made += a.has.Even[m.Group][m.Pair].Changes(m.Even)
 	}
 	a.has = to
-	return Change{Links: r.Fabric().Pods * r.Fabric().OCSes() / 2, Made: made}, nil
+	return Change{Links: r.Fabric().Pods * r.Fabric().ocses() / 2, Made: made}, nil
 }
 
 // BenchmarkRewire follows jobs that come and go, and reports links made anew per event, in percent of the

@@ -86,7 +86,7 @@ func DecodeRequirement(data []byte) (*Requirement, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: matrix: %w", ErrInput, err)
 		}
-		return RequirementOf(file.Fabric, m)
+		return requirementOf(file.Fabric, m)
 	}
 	r, err := NewRequirement(file.Fabric)
 	if err != nil {

@@ -70,7 +70,7 @@ func TestRoundTrip(t *testing.T) {
 		f := randomFabric(rng, 1+round%2)
 		r := randomRequirement(t, rng, f, f.KLeaf, 100)
 		again, err := DecodeRequirement(r.Encode())
-		if err != nil || !again.Matrix().Equal(r.Matrix()) || again.Sum(0) != r.Sum(0) {
+		if err != nil || !again.matrix().Equal(r.matrix()) || again.Sum(0) != r.Sum(0) {
 			t.Fatalf("%v: %s", err, r.Encode())
 		}
 		core, err := NewCore(f)

@@ -111,7 +111,7 @@ func (c *Core) Update(r *Requirement, prune bool) (Change, error) {
 		return Change{}, fmt.Errorf("%w: the requirement is of another fabric", ErrInput)
 	}
 	before := c.Configuration()
-	change := Change{Links: c.fabric.Pods * c.fabric.OCSes() / 2, Needed: c.missing(r)}
+	change := Change{Links: c.fabric.Pods * c.fabric.ocses() / 2, Needed: c.missing(r)}
 	if err := c.follow(r); err != nil {
 		return Change{}, err
 	}
@@ -137,7 +137,7 @@ func (c *Core) Update(r *Requirement, prune bool) (Change, error) {
 // follow changes the logical topology to one of r. If tau = 1, the change may be impossible; then follow plans it from
 // nothing.
 func (c *Core) follow(r *Requirement) error {
-	want := r.Matrix().Clone() // the table keeps it
+	want := r.matrix().Clone() // the table keeps it
 	c.leaves.Prune(want)
 	if err := c.leaves.Reach(want); err != nil {
 		return fmt.Errorf("lumos: %w", err)
@@ -170,7 +170,7 @@ func (c *Core) replan(r *Requirement) error {
 func (c *Core) missing(r *Requirement) int {
 	need := matrix.New(c.fabric.Pods)
 	for a := range c.fabric.Leaves() {
-		for _, cell := range r.Matrix().Row(a) {
+		for _, cell := range r.matrix().Row(a) {
 			need.Add(c.fabric.Pod(a), c.fabric.Pod(cell.Col), cell.Count)
 		}
 	}

@@ -52,32 +52,32 @@ func (f Fabric) check() error {
 		return fmt.Errorf("k_ocs: %d is not from 1 to %d", f.KOCS, maxPorts)
 	case f.Pods < 1 || f.Pods > f.KOCS:
 		return fmt.Errorf("pods: %d is not from 1 to k_ocs, %d: every pod has a port on every OCS", f.Pods, f.KOCS)
-	case f.Pods*f.LeavesPerPod()*f.KLeaf > maxLinks:
-		return fmt.Errorf("pods: %d of %d GPUs are more than %d GPUs", f.Pods, f.GPUsPerPod(), maxLinks)
+	case f.Pods*f.leavesPerPod()*f.KLeaf > maxLinks:
+		return fmt.Errorf("pods: %d of %d GPUs are more than %d GPUs", f.Pods, f.gpusPerPod(), maxLinks)
 	}
 	return nil
 }
 
-// LeavesPerPod returns K_spine / tau.
-func (f Fabric) LeavesPerPod() int { return f.KSpine / f.Tau }
+// leavesPerPod returns K_spine / tau.
+func (f Fabric) leavesPerPod() int { return f.KSpine / f.Tau }
 
 // Spines returns the spines of a pod, K_leaf / tau, which is also the number of groups of OCSes.
 func (f Fabric) Spines() int { return f.KLeaf / f.Tau }
 
 // Leaves returns the leaves of all pods.
-func (f Fabric) Leaves() int { return f.Pods * f.LeavesPerPod() }
+func (f Fabric) Leaves() int { return f.Pods * f.leavesPerPod() }
 
-// GPUsPerPod returns K_spine x K_leaf / tau.
-func (f Fabric) GPUsPerPod() int { return f.LeavesPerPod() * f.KLeaf }
+// gpusPerPod returns K_spine x K_leaf / tau.
+func (f Fabric) gpusPerPod() int { return f.leavesPerPod() * f.KLeaf }
 
 // GPUs returns the GPUs of all pods.
-func (f Fabric) GPUs() int { return f.Pods * f.GPUsPerPod() }
+func (f Fabric) GPUs() int { return f.Pods * f.gpusPerPod() }
 
-// OCSes returns the switches of the core, K_spine in each group.
-func (f Fabric) OCSes() int { return f.Spines() * f.KSpine }
+// ocses returns the switches of the core, K_spine in each group.
+func (f Fabric) ocses() int { return f.Spines() * f.KSpine }
 
 // Pairs returns the number of pairs of OCSes of a group. The second OCS of a pair mirrors the first.
 func (f Fabric) Pairs() int { return f.KSpine / 2 }
 
 // Pod returns the pod of a leaf.
-func (f Fabric) Pod(leaf int) int { return leaf / f.LeavesPerPod() }
+func (f Fabric) Pod(leaf int) int { return leaf / f.leavesPerPod() }

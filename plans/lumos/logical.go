@@ -80,7 +80,7 @@ func (l *Logical) Check(r *Requirement) error {
 			}
 		}
 	}
-	if !sum.Equal(r.Matrix()) {
+	if !sum.Equal(r.matrix()) {
 		return fmt.Errorf("the shares of all spines are not the requirement")
 	}
 	return nil

@@ -45,12 +45,12 @@ func load(l *Logical, c *Configuration, r *Requirement) (leafSpine, core int, er
 					continue
 				}
 				up[line{a, 0, h}] += n
-				between[line{a / f.LeavesPerPod(), b / f.LeavesPerPod(), h}] += n
+				between[line{a / f.leavesPerPod(), b / f.leavesPerPod(), h}] += n
 				carried.Add(a, b, n)
 			}
 		}
 	}
-	if !carried.Equal(r.Matrix()) {
+	if !carried.Equal(r.matrix()) {
 		return 0, 0, fmt.Errorf("the links carried are not those required")
 	}
 	circuits := map[line]int{}

@@ -22,9 +22,9 @@ func NewRequirement(f Fabric) (*Requirement, error) {
 	return &Requirement{fabric: f, links: matrix.New(f.Leaves()), sums: make([]int, f.Leaves())}, nil
 }
 
-// RequirementOf returns the requirement of a matrix over all leaves, which it keeps. The error names the first invalid
+// requirementOf returns the requirement of a matrix over all leaves, which it keeps. The error names the first invalid
 // row.
-func RequirementOf(f Fabric, links *matrix.Matrix) (*Requirement, error) {
+func requirementOf(f Fabric, links *matrix.Matrix) (*Requirement, error) {
 	r, err := NewRequirement(f)
 	if err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func (r *Requirement) Add(a, b, links int) error {
 // Fabric returns the fabric whose leaves these are.
 func (r *Requirement) Fabric() Fabric { return r.fabric }
 
-// Matrix returns L. It is the requirement's own and must not be changed.
-func (r *Requirement) Matrix() *matrix.Matrix { return r.links }
+// matrix returns L. It is the requirement's own and must not be changed.
+func (r *Requirement) matrix() *matrix.Matrix { return r.links }
 
 // At returns the links between leaves a and b.
 func (r *Requirement) At(a, b int) int { return r.links.At(a, b) }

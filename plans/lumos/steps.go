@@ -46,7 +46,7 @@ type Step struct {
 // Continuing returns the part of a logical topology that stays in use when its requirement becomes r. If a pair of
 // leaves has too many links, those by the last spines end.
 func (l *Logical) Continuing(r *Requirement) *Logical {
-	left := r.Matrix().Clone()
+	left := r.matrix().Clone()
 	run := newLogical(l.Fabric)
 	for h, share := range l.Share {
 		for a := range share.Size() {

@@ -48,15 +48,15 @@ func replay(
 			}
 			for a := range share {
 				for b, n := range share[a] {
-					pods[a/f.LeavesPerPod()][b/f.LeavesPerPod()] += n
+					pods[a/f.leavesPerPod()][b/f.leavesPerPod()] += n
 					total[a] += n
 				}
 			}
 			for a := range share {
 				for j := range f.Pods {
-					links, i := 0, a/f.LeavesPerPod()
+					links, i := 0, a/f.leavesPerPod()
 					for b := range share[a] {
-						if b/f.LeavesPerPod() == j {
+						if b/f.leavesPerPod() == j {
 							links += share[a][b]
 						}
 					}

@@ -75,7 +75,7 @@ func (f Fabric) Cables(w Wiring) ([]Cable, error) {
 		return nil, fmt.Errorf("%w: pods: %d need 2 ports each on every OCS of doubled wiring, and k_ocs is %d", ErrInput,
 			f.Pods, f.KOCS)
 	}
-	all := make([]Cable, 0, 2*f.Pods*f.OCSes())
+	all := make([]Cable, 0, 2*f.Pods*f.ocses())
 	for pod := range f.Pods {
 		for h := range f.Spines() {
 			for port := range f.KSpine {
@@ -129,7 +129,7 @@ func (f Fabric) CheckCables(w Wiring, cables []Cable) error {
 		}
 		spines[here], core[there] = n+1, n+1
 	}
-	if want := 2 * f.Pods * f.OCSes(); len(cables) != want {
+	if want := 2 * f.Pods * f.ocses(); len(cables) != want {
 		return fmt.Errorf("%d cables, want %d: two for each port of a spine", len(cables), want)
 	}
 	return f.checkReach(w, cables)
@@ -137,7 +137,7 @@ func (f Fabric) CheckCables(w Wiring, cables []Cable) error {
 
 // checkReach checks that topologies fit the cables, whichever ports of the OCSes they use. All cables exist.
 func (f Fabric) checkReach(w Wiring, cables []Cable) error {
-	ports := make([][2]Cable, f.Pods*f.OCSes()) // by port of all spines: egress, ingress
+	ports := make([][2]Cable, f.Pods*f.ocses()) // by port of all spines: egress, ingress
 	index := func(pod, h, port int) int { return (pod*f.Spines()+h)*f.KSpine + port }
 	for _, c := range cables {
 		side := 1

@@ -28,12 +28,12 @@ const (
 //
 // It minimizes the sum of D under two conditions. Every flow gets its bytes. Every chain of activities, on one plane or
 // across planes that switch or transmit together, that begins in step i and ends with a transmit of step j fits into
-// D_i + ... + D_j. Fit never returns a plan slower than [Scale]. The result may be faster than s.Plan on its own
+// D_i + ... + D_j. Fit never returns a plan slower than scale. The result may be faster than s.Plan on its own
 // problem, because the program divides the bytes of any pattern anew.
 //
 // The result states no bound, carries no digest and shares circuits with s.Plan. Errors wrap [ErrPattern].
 func Fit(s Sized, p *plans.Problem) (*plans.Plan, error) {
-	scaled, err := Scale(s, p)
+	scaled, err := scale(s, p)
 	if err != nil || scaled.CCTUS <= 0 {
 		return scaled, err
 	}

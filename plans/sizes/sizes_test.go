@@ -60,7 +60,7 @@ func TestFitFig5(t *testing.T) {
 			}
 		}
 	}
-	scaled, err := Scale(Sized{p, &spoilt}, p)
+	scaled, err := scale(Sized{p, &spoilt}, p)
 	if err != nil || plans.SameUS(scaled.CCTUS, 1200) {
 		t.Fatalf("the even division takes %v us, %v", scaled.CCTUS, err)
 	}
@@ -71,7 +71,7 @@ func TestFitFig5(t *testing.T) {
 	// At twice the size the proportional division has plane 1 leave step 0 400 us before its end,
 	// although 200 us are enough to switch.
 	big := grown(p, 2)
-	prop, err := Scale(Sized{p, plan}, big)
+	prop, err := scale(Sized{p, plan}, big)
 	require.NoError(t, err)
 	best, err := Fit(Sized{p, plan}, big)
 	if err != nil || best.CCTUS > prop.CCTUS-1 {
@@ -142,7 +142,7 @@ func TestFitsAndSpans(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			slack := (p.AlphaUS + p.HopUS*float64(p.Ranks)) * float64(len(p.Steps)) // entries that are empty at one end
-			if want := span.CCTUS(bytes); got.CCTUS > want+slack+1e-6*want {
+			if want := span.cctUS(bytes); got.CCTUS > want+slack+1e-6*want {
 				t.Errorf("%s: %v us, the span says %v", name, got.CCTUS, want)
 			}
 			if got.LowerBoundUS > got.CCTUS {

@@ -37,10 +37,10 @@ func (s *Span) Validate() error {
 	return nil
 }
 
-// CCTUS returns a bound from above of the completion time of a call of the given bytes, which
+// cctUS returns a bound from above of the completion time of a call of the given bytes, which
 // [Span.At] attains or beats: the interpolation of the two ends. (A transmit that is empty at one
 // end alone may add what it costs without bytes.) Constant time.
-func (s *Span) CCTUS(bytes int64) float64 {
+func (s *Span) cctUS(bytes int64) float64 {
 	if s.Max == s.Min {
 		return s.Low.Plan.CCTUS
 	}
@@ -48,10 +48,10 @@ func (s *Span) CCTUS(bytes int64) float64 {
 	return (1-w)*s.Low.Plan.CCTUS + w*s.High.Plan.CCTUS
 }
 
-// LowerBoundUS returns a proven bound for a call of the given bytes. A plan for it also serves a smaller call, so it
+// lowerBoundUS returns a proven bound for a call of the given bytes. A plan for it also serves a smaller call, so it
 // takes at least the bound of Low. Stretched in proportion, it serves a larger call, so it takes at least the bound of
 // High in proportion.
-func (s *Span) LowerBoundUS(bytes int64) float64 {
+func (s *Span) lowerBoundUS(bytes int64) float64 {
 	bound := s.Low.Plan.LowerBoundUS
 	if s.Max > 0 {
 		bound = math.Max(bound, s.High.Plan.LowerBoundUS*(float64(bytes)/float64(s.Max)))
@@ -76,7 +76,7 @@ func (s *Span) At(bytes int64, p *plans.Problem) (*plans.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.LowerBoundUS = math.Min(plan.CCTUS, s.LowerBoundUS(bytes))
+	plan.LowerBoundUS = math.Min(plan.CCTUS, s.lowerBoundUS(bytes))
 	plan.BoundProof = fmt.Sprintf("that of %d bytes, which any plan for more serves, or that of %d in proportion",
 		s.Min, s.Max)
 	return plan, nil

@@ -351,7 +351,7 @@ func (c *cover) pieces(p point, lo, hi int64, other point) error {
 		if err != nil {
 			return Sized{}, err
 		}
-		plan.LowerBoundUS = math.Min(plan.CCTUS, ends.LowerBoundUS(bytes))
+		plan.LowerBoundUS = math.Min(plan.CCTUS, ends.lowerBoundUS(bytes))
 		plan.BoundProof = "those of the sizes planned next to this one: more bytes take no less, and no less than in " +
 			"proportion fewer"
 		return Sized{problem, plan}, nil
@@ -372,7 +372,7 @@ func (c *cover) pieces(p point, lo, hi int64, other point) error {
 			if err != nil {
 				return err
 			}
-			if span.CCTUS(mid) > m.Plan.CCTUS*(1+c.tolerance()/2) {
+			if span.cctUS(mid) > m.Plan.CCTUS*(1+c.tolerance()/2) {
 				knots, sized = slices.Insert(knots, i+1, mid), slices.Insert(sized, i+1, m)
 				continue
 			}

@@ -7,22 +7,22 @@ import (
 	"lightpath/plans"
 )
 
-// Baseline returns the timetable of the paper's baseline: [Split] divides the demand into one matrix for each switch,
+// Baseline returns the timetable of the paper's baseline: split divides the demand into one matrix for each switch,
 // and each is decomposed and served separately.
 func Baseline(d Matrix, s int) Timetable {
 	t := make(Timetable, s)
-	for h, part := range Split(d, s) {
+	for h, part := range split(d, s) {
 		t[h] = Decompose(part, Greedy)
 	}
 	return t
 }
 
-// Split divides d into s matrices that sum to it, in the way of LESS (Liu, Xu, Singh): it divides as few entries as
+// split divides d into s matrices that sum to it, in the way of LESS (Liu, Xu, Singh): it divides as few entries as
 // balance allows. No code of LESS is public and the SPECTRA paper describes it in one sentence; this is our reading of
-// it. A matrix may take a share of 1/s of the busiest port's demand at each of its ports. Split places entries whole,
+// it. A matrix may take a share of 1/s of the busiest port's demand at each of its ports. split places entries whole,
 // the largest first, in the matrix in which the fuller one of their two ports has the least. It divides an entry that
 // fits nowhere over the matrices with the most room. The rest goes to the matrix with the least at its ports.
-func Split(d Matrix, s int) []Matrix {
+func split(d Matrix, s int) []Matrix {
 	w := newNetwork(d, plans.Simplex)
 	parts := make([]Matrix, s)
 	for h := range parts {

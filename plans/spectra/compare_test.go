@@ -17,7 +17,7 @@ func TestCompared(t *testing.T) {
 		for _, s := range []int{1, 3, 4} {
 			covers(t, d, Baseline(d, s))
 			total := zero(len(d))
-			for _, part := range Split(d, s) {
+			for _, part := range split(d, s) {
 				for r := range part {
 					for c, x := range part[r] {
 						total[r][c] += x

@@ -14,10 +14,10 @@ import (
 // pod, and the time.
 var ErrSchedule = errors.New("bad schedule")
 
-// Tolerance is how much a value may exceed its limit, relative to the limit. Times may exceed it by ToleranceUS more.
+// tolerance is how much a value may exceed its limit, relative to the limit. Times may exceed it by toleranceUS more.
 const (
-	Tolerance   = 1e-6
-	ToleranceUS = 1e-3
+	tolerance   = 1e-6
+	toleranceUS = 1e-3
 )
 
 // Check reports the first constraint that s breaks on g. A schedule without circuits is on the ideal network, where
@@ -71,7 +71,7 @@ func (c *checker) volumes() error {
 	for i, span := range c.s.Spans {
 		t := &c.g.Tasks[i]
 		name := fmt.Sprintf("task %d (%s)", i, t.Name)
-		if !(span.Start >= -ToleranceUS) || !(span.End >= span.Start-ToleranceUS) || math.IsInf(span.End, 0) {
+		if !(span.Start >= -toleranceUS) || !(span.End >= span.Start-toleranceUS) || math.IsInf(span.End, 0) {
 			return fmt.Errorf("(15) %s runs from %v to %v us", name, span.Start, span.End)
 		}
 		if t.Flows == 0 {
@@ -90,7 +90,7 @@ func (c *checker) volumes() error {
 		if at > span.End+slack(span.End) {
 			return fmt.Errorf("(12) %s carries bytes until %v us and ends at %v", name, at, span.End)
 		}
-		if math.Abs(sent-t.Bytes) > Tolerance*t.Bytes {
+		if math.Abs(sent-t.Bytes) > tolerance*t.Bytes {
 			return fmt.Errorf("(11) %s carries %v of %v bytes", name, sent, t.Bytes)
 		}
 	}
@@ -98,7 +98,7 @@ func (c *checker) volumes() error {
 }
 
 // slack returns the error, in microseconds, that rounding may leave in the time t.
-func slack(t float64) float64 { return ToleranceUS + 1e-9*math.Abs(t) }
+func slack(t float64) float64 { return toleranceUS + 1e-9*math.Abs(t) }
 
 // links checks (9): the rate over a link in one direction never exceeds its circuits.
 func (c *checker) links() error {
@@ -179,7 +179,7 @@ func (c *checker) makespan() error {
 	for _, span := range c.s.Spans {
 		last = max(last, span.End)
 	}
-	if math.Abs(last-c.s.Makespan) > slack(last)+Tolerance*last {
+	if math.Abs(last-c.s.Makespan) > slack(last)+tolerance*last {
 		return fmt.Errorf("(18) the last task ends at %v us, the makespan says %v", last, c.s.Makespan)
 	}
 	return nil
@@ -211,7 +211,7 @@ func (u *usage) exceeds(limit float64) (at, rate float64, over bool) {
 			return c.at, math.Inf(1), true
 		}
 		total += c.by
-		if total <= limit*(1+Tolerance) {
+		if total <= limit*(1+tolerance) {
 			continue
 		}
 		until := math.Inf(1)

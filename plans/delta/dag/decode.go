@@ -35,12 +35,12 @@ func (d *decoder) graph(g *Graph) error {
 	d.taskFields = decode.Fields{
 		"name": &t.Name, "kind": &t.Kind, "duration_us": &t.Duration, "bytes": &t.Bytes,
 		"pod": func() (err error) {
-			t.From, err = d.Integer(0, MaxPods-1)
+			t.From, err = d.Integer(0, maxPods-1)
 			t.To = t.From
 			return err
 		},
-		"from":  decode.Into(&t.From, d.Between(0, MaxPods-1)),
-		"to":    decode.Into(&t.To, d.Between(0, MaxPods-1)),
+		"from":  decode.Into(&t.From, d.Between(0, maxPods-1)),
+		"to":    decode.Into(&t.To, d.Between(0, maxPods-1)),
 		"flows": decode.Into(&t.Flows, d.Between(1, MaxPorts)),
 		"src":   decode.ListInto(d.Reader, &t.Src, MaxPorts, d.Between(0, 1<<30)),
 		"dst":   decode.ListInto(d.Reader, &t.Dst, MaxPorts, d.Between(0, 1<<30)),
@@ -49,10 +49,10 @@ func (d *decoder) graph(g *Graph) error {
 		"version":        decode.Into(&version, d.Between(Version, Version)),
 		"name":           &g.Name,
 		"bandwidth_gbps": &g.Gbps,
-		"pods":           decode.ListInto(d.Reader, &g.Pods, MaxPods, d.pod),
-		"links":          decode.ListInto(d.Reader, &g.Links, MaxPods*MaxPods, d.link),
-		"tasks":          decode.ListInto(d.Reader, &g.Tasks, MaxTasks, d.readTask),
-		"deps":           decode.ListInto(d.Reader, &g.Deps, MaxDeps, d.dep),
+		"pods":           decode.ListInto(d.Reader, &g.Pods, maxPods, d.pod),
+		"links":          decode.ListInto(d.Reader, &g.Links, maxPods*maxPods, d.link),
+		"tasks":          decode.ListInto(d.Reader, &g.Tasks, maxTasks, d.readTask),
+		"deps":           decode.ListInto(d.Reader, &g.Deps, maxDeps, d.dep),
 	})
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (d *decoder) graph(g *Graph) error {
 func (d *decoder) pod() (p Pod, err error) {
 	have, err := d.Fields(decode.Fields{
 		"name": &p.Name, "ports": decode.Into(&p.Ports, d.Between(0, MaxPorts)),
-		"copies": decode.ListInto(d.Reader, &p.Copies, MaxPods, d.Text), "image": &p.Image,
+		"copies": decode.ListInto(d.Reader, &p.Copies, maxPods, d.Text), "image": &p.Image,
 	})
 	if err == nil && !p.Image {
 		err = d.Need(have, "ports")
@@ -78,8 +78,8 @@ func (d *decoder) link() (l Link, err error) {
 	}
 	names := func() ([2]string, error) { return decode.Pair(d.Reader, d.Text) }
 	have, err := d.Fields(decode.Fields{
-		"pods": decode.Into(&l.Pods, pair(MaxPods-1)), "ports": decode.Into(&l.Ports, pair(2)),
-		"copies": decode.ListInto(d.Reader, &l.Copies, MaxPods, names),
+		"pods": decode.Into(&l.Pods, pair(maxPods-1)), "ports": decode.Into(&l.Ports, pair(2)),
+		"copies": decode.ListInto(d.Reader, &l.Copies, maxPods, names),
 	})
 	if err == nil {
 		err = d.Need(have, "pods")
@@ -120,9 +120,9 @@ func (d *decoder) dep() (dep Dep, err error) {
 		n++
 		switch i {
 		case 0:
-			dep.From, err = d.Integer(0, MaxTasks-1)
+			dep.From, err = d.Integer(0, maxTasks-1)
 		case 1:
-			dep.To, err = d.Integer(0, MaxTasks-1)
+			dep.To, err = d.Integer(0, maxTasks-1)
 		case 2:
 			dep.Delay, err = d.Number()
 		}

@@ -5,9 +5,9 @@ const Version = 1
 
 // Limits of what a graph may hold.
 const (
-	MaxPods  = 4096
-	MaxTasks = 1 << 20
-	MaxDeps  = 1 << 23
+	maxPods  = 4096
+	maxTasks = 1 << 20
+	maxDeps  = 1 << 23
 	MaxPorts = 1 << 16
 )
 

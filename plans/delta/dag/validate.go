@@ -34,8 +34,8 @@ func (g *Graph) checkPods() error {
 		return fmt.Errorf("bandwidth_gbps: %v is outside 1e-9..1e18", g.Gbps)
 	case len(g.Pods) == 0:
 		return errors.New("pods: there are none")
-	case len(g.Pods) > MaxPods:
-		return fmt.Errorf("pods: %d, more than %d", len(g.Pods), MaxPods)
+	case len(g.Pods) > maxPods:
+		return fmt.Errorf("pods: %d, more than %d", len(g.Pods), maxPods)
 	}
 	names := make(map[string]int, len(g.Pods))
 	for p := range g.Pods {
@@ -82,8 +82,8 @@ func (g *Graph) checkLinks() error {
 }
 
 func (g *Graph) checkTasks() error {
-	if len(g.Tasks) > MaxTasks {
-		return fmt.Errorf("tasks: %d, more than %d", len(g.Tasks), MaxTasks)
+	if len(g.Tasks) > maxTasks {
+		return fmt.Errorf("tasks: %d, more than %d", len(g.Tasks), maxTasks)
 	}
 	joined := make(map[[2]int]bool, 2*len(g.Links))
 	for _, k := range g.Links {
@@ -175,8 +175,8 @@ func repeated(list []int) (int, bool) {
 }
 
 func (g *Graph) checkDeps() error {
-	if len(g.Deps) > MaxDeps {
-		return fmt.Errorf("deps: %d, more than %d", len(g.Deps), MaxDeps)
+	if len(g.Deps) > maxDeps {
+		return fmt.Errorf("deps: %d, more than %d", len(g.Deps), maxDeps)
 	}
 	for i, d := range g.Deps {
 		for _, end := range []int{d.From, d.To} {

@@ -17,7 +17,7 @@ type Job struct {
 func NewJob(g *dag.Graph, o Options) (*Job, error) {
 	j := &Job{g: g, red: dag.Reduce(g)}
 	if o.Start != nil {
-		start, err := Project(j.red, o.Start)
+		start, err := project(j.red, o.Start)
 		if err != nil {
 			return nil, err
 		}
@@ -28,12 +28,12 @@ func NewJob(g *dag.Graph, o Options) (*Job, error) {
 	return j, err
 }
 
-// Solve is [Model.Solve] with the schedule as one of the job.
+// Solve solves the model. The schedule of the result is one of the job.
 func (j *Job) Solve(ctx context.Context, o SolveOptions) (*Result, error) {
-	r, err := j.Model.Solve(ctx, o)
+	r, err := j.solve(ctx, o)
 	if err != nil || r.Schedule == nil {
 		return r, err
 	}
-	r.Schedule, err = Lift(j.g, j.red, r.Schedule)
+	r.Schedule, err = lift(j.g, j.red, r.Schedule)
 	return r, err
 }

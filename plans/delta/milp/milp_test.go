@@ -34,7 +34,7 @@ func solve(t *testing.T, g *dag.Graph, o Options, so SolveOptions) *Result {
 	m, err := New(g, o)
 	require.NoError(t, err)
 	so.TimeLimit, so.Gap = 2*time.Minute, 1e-7
-	r, err := m.Solve(t.Context(), so)
+	r, err := m.solve(t.Context(), so)
 	require.NoError(t, err)
 	return r
 }

@@ -6,9 +6,9 @@ import (
 	"lightpath/plans/delta/dag"
 )
 
-// Project returns the schedule s of a job as one of the job reduced: transfers as they are, and
+// project returns the schedule s of a job as one of the job reduced: transfers as they are, and
 // what is left of work as early as it may be.
-func Project(red *dag.Reduced, s *dag.Schedule) (*dag.Schedule, error) {
+func project(red *dag.Reduced, s *dag.Schedule) (*dag.Schedule, error) {
 	return settle(red.Graph, s.Circuits, func(i int) *dag.Span {
 		if o := red.Origin[i]; o >= 0 {
 			return &s.Spans[o]
@@ -17,8 +17,8 @@ func Project(red *dag.Reduced, s *dag.Schedule) (*dag.Schedule, error) {
 	})
 }
 
-// Lift returns the schedule s of the job g reduced as one of g.
-func Lift(g *dag.Graph, red *dag.Reduced, s *dag.Schedule) (*dag.Schedule, error) {
+// lift returns the schedule s of the job g reduced as one of g.
+func lift(g *dag.Graph, red *dag.Reduced, s *dag.Schedule) (*dag.Schedule, error) {
 	at := make([]*dag.Span, len(g.Tasks))
 	for i, o := range red.Origin {
 		if o >= 0 {

@@ -36,10 +36,10 @@ type Result struct {
 	PortsBound  float64 // no topology with that makespan takes fewer ports
 }
 
-// Solve has the model solved. The bound is proven for the program as it is: with a margin of
+// solve has the model solved. The bound is proven for the program as it is: with a margin of
 // [Exact] for all schedules of its number of intervals, else for those within its anchors. The
 // error is the solver's, or says that its values make no schedule.
-func (m *Model) Solve(ctx context.Context, o SolveOptions) (*Result, error) {
+func (m *Model) solve(ctx context.Context, o SolveOptions) (*Result, error) {
 	began := time.Now()
 	if o.Gap == 0 {
 		o.Gap = 1e-4

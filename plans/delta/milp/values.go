@@ -84,8 +84,8 @@ func (m *Model) equalShare(x []float64, j, k int) float64 {
 	return 0
 }
 
-// Circuits returns the topology that values state.
-func (m *Model) Circuits(values []float64) dag.Circuits {
+// circuits returns the topology that values state.
+func (m *Model) circuits(values []float64) dag.Circuits {
 	c := make(dag.Circuits, len(m.x))
 	for l, x := range m.x {
 		c[l] = int(math.Round(values[x]))
@@ -103,7 +103,7 @@ func (m *Model) Schedule(values []float64) (*dag.Schedule, error) {
 	if len(values) != m.program.Size().Vars {
 		return nil, fmt.Errorf("%w: %d values for %d variables", ErrModel, len(values), m.program.Size().Vars)
 	}
-	s := &dag.Schedule{Circuits: m.Circuits(values), Spans: make([]dag.Span, len(m.g.Tasks))}
+	s := &dag.Schedule{Circuits: m.circuits(values), Spans: make([]dag.Span, len(m.g.Tasks))}
 	pred := m.g.Predecessors()
 	for _, i := range m.order {
 		t := &m.g.Tasks[i]

@@ -56,7 +56,7 @@ func (c Config) hardware(efficiency float64) Config {
 	return c
 }
 
-// Preset returns the configuration of DELTA's Table I for a model of [Models], or that of its Fig. 1 for
+// Preset returns the configuration of DELTA's Table I for a model of models, or that of its Fig. 1 for
 // gpt-7b, at 400 Gb/s and 4096 tokens.
 func Preset(name string) (Config, error) {
 	const dense, experts = 0.45, 0.35
@@ -67,7 +67,7 @@ func Preset(name string) (Config, error) {
 		"megatron-462b": Config{TP: 8, PP: 16, EP: 1, ETP: 1, GPUs: 1024, GPUsPerPod: 32, MicroBatches: 128}.hardware(dense),
 		"deepseek-671b": Config{TP: 2, PP: 16, EP: 8, ETP: 1, GPUs: 256, GPUsPerPod: 32, MicroBatches: 128}.hardware(experts),
 	}
-	for _, m := range Models() {
+	for _, m := range models() {
 		if m.Name == name {
 			preset := c[name]
 			preset.Model = m
@@ -80,7 +80,7 @@ func Preset(name string) (Config, error) {
 // Names returns the names that [Preset] knows.
 func Names() []string {
 	var names []string
-	for _, m := range Models() {
+	for _, m := range models() {
 		names = append(names, m.Name)
 	}
 	return names

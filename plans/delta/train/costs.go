@@ -45,7 +45,7 @@ func (c *Config) stageCosts(s int) Costs {
 	flops, dense, expert, traffic := 0.0, 0.0, 0.0, 0.0
 	from, to := c.layersOf(s)
 	for i := from; i < to; i++ {
-		all, active := m.LayerParams(i)
+		all, active := m.layerParams(i)
 		flops += tokens * (2*active + float64(c.Sequence)*float64(m.Heads)*float64(m.HeadDims))
 		shared := all
 		if m.moe(i) {
@@ -57,11 +57,11 @@ func (c *Config) stageCosts(s int) Costs {
 		traffic += c.layerTraffic(i, tokens)
 	}
 	if s == 0 {
-		dense += m.EmbeddingParams()
+		dense += m.embeddingParams()
 	}
 	if s == c.PP-1 {
-		dense += m.EmbeddingParams()
-		flops += 2 * tokens * m.EmbeddingParams()
+		dense += m.embeddingParams()
+		flops += 2 * tokens * m.embeddingParams()
 	}
 	compute := flops / (float64(c.TP) * c.TFLOPS * c.Efficiency * 1e6)
 	scaleUp := c.ScaleUpGBs * 1e3 // bytes per microsecond

@@ -35,8 +35,8 @@ func (m *Model) mlpParams(inner int) float64 {
 // moe reports whether layer i has experts.
 func (m *Model) moe(i int) bool { return m.Experts > 0 && i >= m.DenseTop }
 
-// LayerParams returns the parameters of layer i, and how many of them a token uses.
-func (m *Model) LayerParams(i int) (all, active float64) {
+// layerParams returns the parameters of layer i, and how many of them a token uses.
+func (m *Model) layerParams(i int) (all, active float64) {
 	if !m.moe(i) {
 		n := m.AttentionParams + m.mlpParams(m.FFN)
 		return n, n
@@ -45,8 +45,8 @@ func (m *Model) LayerParams(i int) (all, active float64) {
 	return m.AttentionParams + float64(m.Experts+m.Shared)*one, m.AttentionParams + float64(m.TopK+m.Shared)*one
 }
 
-// EmbeddingParams returns the parameters of the embedding and of the output matrix.
-func (m *Model) EmbeddingParams() float64 { return float64(m.Vocab) * float64(m.Hidden) }
+// embeddingParams returns the parameters of the embedding and of the output matrix.
+func (m *Model) embeddingParams() float64 { return float64(m.Vocab) * float64(m.Hidden) }
 
 // multiHead returns the parameters of attention with full heads.
 func multiHead(hidden int) float64 { return 4 * float64(hidden) * float64(hidden) }
@@ -57,10 +57,10 @@ func grouped(hidden, heads, kvHeads int) float64 {
 	return 2*h*h + 2*h*h*float64(kvHeads)/float64(heads)
 }
 
-// Models returns the models of DELTA's evaluation and of its example. The shapes are public: GPT-3's and the largest of
+// models returns the models of DELTA's evaluation and of its example. The shapes are public: GPT-3's and the largest of
 // Megatron-LM's benchmark table, with a vocabulary of 131072; Mixtral 8x22B's and DeepSeek-V3's published
 // configurations; a GPT of 32 layers.
-func Models() []Model {
+func models() []Model {
 	return []Model{
 		{Name: "gpt-7b", Layers: 32, Hidden: 4096, Vocab: 50304, Heads: 32, AttentionParams: multiHead(4096), HeadDims: 256,
 			FFN: 4 * 4096},

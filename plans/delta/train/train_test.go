@@ -15,12 +15,12 @@ import (
 )
 
 func TestParameters(t *testing.T) {
-	for _, m := range Models() {
+	for _, m := range models() {
 		want := map[string]float64{"gpt-7b": 7e9, "megatron-177b": 177e9, "mixtral-8x22b": 141e9, "megatron-462b": 462e9,
 			"deepseek-671b": 671e9}[m.Name]
-		got := 2 * m.EmbeddingParams()
+		got := 2 * m.embeddingParams()
 		for i := range m.Layers {
-			all, _ := m.LayerParams(i)
+			all, _ := m.layerParams(i)
 			got += all
 		}
 		if math.Abs(got/want-1) > 0.03 {

@@ -35,7 +35,7 @@ func Read(r *decode.Reader) (*Trace, error) {
 		"name":          &t.Name,
 		"ranks":         decode.Into(&t.Ranks, r.Between(1, MaxRanks)),
 		"compute_us":    &t.ComputeUS,
-		"communicators": decode.ListInto(r, &t.Communicators, MaxCommunicators, d.communicator),
+		"communicators": decode.ListInto(r, &t.Communicators, maxCommunicators, d.communicator),
 		"calls": func() error {
 			return r.List(MaxCalls, func(i int) error {
 				c, err := d.call(i)
@@ -70,11 +70,11 @@ func (d decoder) call(i int) (c Call, err error) {
 	gap := 0.0
 	have, err := d.Fields(decode.Fields{
 		"name":         &c.Name,
-		"communicator": decode.Into(&c.Communicator, d.Between(0, MaxCommunicators-1)),
+		"communicator": decode.Into(&c.Communicator, d.Between(0, maxCommunicators-1)),
 		"collective":   &c.Collective,
 		"algorithm":    &c.Algorithm,
 		"root":         decode.Into(&c.Root, d.Between(0, MaxRanks-1)),
-		"flows": decode.ListInto(d.Reader, &c.Flows, MaxFlows, func() ([2]int, error) {
+		"flows": decode.ListInto(d.Reader, &c.Flows, maxFlows, func() ([2]int, error) {
 			return decode.Pair(d.Reader, d.Between(0, MaxRanks-1))
 		}),
 		"bytes":   &c.Bytes,

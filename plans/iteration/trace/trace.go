@@ -16,10 +16,10 @@ const Version = 1
 // Limits of a trace.
 const (
 	MaxRanks         = 4096
-	MaxCommunicators = 4096
+	maxCommunicators = 4096
 	MaxCalls         = 1 << 14
 	MaxAfter         = 64 // calls that one call waits for
-	MaxFlows         = 1 << 20
+	maxFlows         = 1 << 20
 )
 
 // Begin stands for the begin of the iteration in the field Call of an [After].
@@ -147,8 +147,8 @@ func (t *Trace) validate() error {
 	switch {
 	case t.Ranks < 1 || t.Ranks > MaxRanks:
 		return decode.At("ranks", "%d is outside 1..%d", t.Ranks, MaxRanks)
-	case len(t.Communicators) == 0 || len(t.Communicators) > MaxCommunicators:
-		return decode.At("communicators", "%d are outside 1..%d", len(t.Communicators), MaxCommunicators)
+	case len(t.Communicators) == 0 || len(t.Communicators) > maxCommunicators:
+		return decode.At("communicators", "%d are outside 1..%d", len(t.Communicators), maxCommunicators)
 	case len(t.Calls) == 0 || len(t.Calls) > MaxCalls:
 		return decode.At("calls", "%d are outside 1..%d", len(t.Calls), MaxCalls)
 	}

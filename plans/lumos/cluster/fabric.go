@@ -63,8 +63,8 @@ type Fabric struct {
 	DarkSeconds float64
 }
 
-// ReferenceGbps is the rate of a port for which the shares of jobs are stated.
-const ReferenceGbps = 1600
+// referenceGbps is the rate of a port for which the shares of jobs are stated.
+const referenceGbps = 1600
 
 // portRates are the rates of existing ports, fastest first.
 var portRates = []float64{1600, 800, 400, 200, 100}
@@ -202,7 +202,7 @@ func (f *Fabric) core() lumos.Fabric {
 }
 
 // rate returns the rate of a port, in units of the reference.
-func (f *Fabric) rate() float64 { return f.PortGbps / ReferenceGbps }
+func (f *Fabric) rate() float64 { return f.PortGbps / referenceGbps }
 
 // FabricsOfThePaper are those of its large simulations.
 func FabricsOfThePaper() []string {

@@ -36,7 +36,7 @@ func (p Phase) String() string { return phaseNames[p] }
 
 // Arrange puts a grid on servers, in the order of their pods. There must be as many servers as the grid has.
 // Arrange tries two ways to fill the grid: stage by stage and pipeline by pipeline. It takes the way that the
-// links of the job's own GPUs slow down less (see [Requirement.Fit]). Of equal ways it takes the one with
+// links of the job's own GPUs slow down less (see Requirement.fit). Of equal ways it takes the one with
 // fewer links between pods. Groups of EP servers are consecutive in both.
 func Arrange(shape Shape, grid Grid, servers []int32, shares Volume) (*Arrangement, error) {
 	if err := grid.Check(); err != nil {
@@ -78,7 +78,7 @@ func (a *Arrangement) Fitted(shape Shape, shares Volume) (*Requirement, float64,
 	for _, s := range a.Server {
 		gpus[int32(shape.Of(Leaf, s))] += shape.ServerGPUs
 	}
-	longer, err := r.Fit(func(leaf int32) int { return gpus[leaf] }, shares)
+	longer, err := r.fit(func(leaf int32) int { return gpus[leaf] }, shares)
 	return r, longer, err
 }
 

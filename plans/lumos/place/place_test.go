@@ -97,8 +97,8 @@ func TestPoolKeepsItsBooks(t *testing.T) {
 					t.Fatalf("seed %d: server %d: busy %b, want %b", seed, s, pool.busy[s], used[s])
 				}
 			}
-			if pool.Idle() != shape.GPUs()-gpus {
-				t.Fatalf("seed %d: %d idle GPUs, want %d", seed, pool.Idle(), shape.GPUs()-gpus)
+			if pool.Idle() != shape.gpus()-gpus {
+				t.Fatalf("seed %d: %d idle GPUs, want %d", seed, pool.Idle(), shape.gpus()-gpus)
 			}
 			for level := range shape.Nest {
 				count := make([]int, shape.Domains(level))
@@ -250,7 +250,7 @@ func TestRequirement(t *testing.T) {
 		for leaf, sum := range req.sums(linksOf) {
 			fitted = fitted && sum <= onLeaf[leaf]
 		}
-		longer, err := req.Fit(func(leaf int32) int { return onLeaf[leaf] }, volume)
+		longer, err := req.fit(func(leaf int32) int { return onLeaf[leaf] }, volume)
 		if err != nil || fitted != (longer == 0) {
 			t.Fatalf("seed %d: %v: an iteration takes %v longer, and everything fitted: %v", seed, err, longer, fitted)
 		}

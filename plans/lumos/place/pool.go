@@ -24,7 +24,7 @@ type Allocation struct {
 
 // NewPool returns a pool with all GPUs of the shape idle.
 func NewPool(shape Shape) *Pool {
-	p := &Pool{shape: shape, busy: make([]uint64, shape.Servers()), gpus: shape.GPUs()}
+	p := &Pool{shape: shape, busy: make([]uint64, shape.Servers()), gpus: shape.gpus()}
 	for level := range shape.Nest {
 		p.idle = append(p.idle, slices.Repeat([]int{shape.Size(level)}, shape.Domains(level)))
 	}

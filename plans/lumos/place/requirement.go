@@ -90,12 +90,12 @@ func (r *Requirement) sums(links func(*Pair) int) map[int32]int {
 	return sums
 }
 
-// Fit lets flows share links until no leaf has more links than its budget (section A.12). It returns how much longer an
+// fit lets flows share links until no leaf has more links than its budget (section A.12). It returns how much longer an
 // iteration takes, as a fraction, if each phase takes its share of it; 0 if no flow has to share. A phase lasts as long
-// as its slowest flow, so all flows of a phase share alike. Fit tries all pairs of two numbers: how many flows share a
+// as its slowest flow, so all flows of a phase share alike. It tries all pairs of two numbers: how many flows share a
 // link in pipelines, and how many among replicas. Of equal results it takes the one with the fewest links. It fails if
 // a leaf has more pairs than links.
-func (r *Requirement) Fit(budget func(leaf int32) int, shares Volume) (longer float64, err error) {
+func (r *Requirement) fit(budget func(leaf int32) int, shares Volume) (longer float64, err error) {
 	var most [NumPhases]int
 	for _, p := range r.Pairs {
 		for phase, flows := range p.Flows {

@@ -58,8 +58,8 @@ func (s Shape) Size(level int) int {
 // Servers returns the servers of the cluster.
 func (s Shape) Servers() int { return s.Size(len(s.Nest) - 1) }
 
-// GPUs returns the GPUs of the cluster.
-func (s Shape) GPUs() int { return s.Servers() * s.ServerGPUs }
+// gpus returns the GPUs of the cluster.
+func (s Shape) gpus() int { return s.Servers() * s.ServerGPUs }
 
 // Of returns the domain of a level in which a server is.
 func (s Shape) Of(level int, server int32) int { return int(server) / s.Size(level) }

@@ -26,7 +26,7 @@ func Candidates(n, ports int, kind plans.CircuitKind) []Graph {
 		return nil
 	}
 	c := collector{ports: ports, kind: kind}
-	for _, s := range Strides(n) {
+	for _, s := range strides(n) {
 		c.add(Circulant(n, s))
 	}
 	for count := 2; count <= min(ports, maxDims); count++ {
@@ -87,9 +87,9 @@ func (c *collector) addExact(g Graph, err error) {
 	c.all = append(c.all, g)
 }
 
-// Strides returns the strides of the shifted rings worth trying on n ranks, ascending up to
+// strides returns the strides of the shifted rings worth trying on n ranks, ascending up to
 // n/2: powers of two, and up to 32 ranks every one.
-func Strides(n int) []int {
+func strides(n int) []int {
 	var strides []int
 	for s := 1; s <= n/2; {
 		strides = append(strides, s)
