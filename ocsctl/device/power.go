@@ -10,8 +10,8 @@ import (
 // DarkDBm is the reading of a detector without light.
 const DarkDBm = -60
 
-// MaxAveraging is the longest window of a detector.
-const MaxAveraging = 1280 * time.Millisecond
+// maxAveraging is the longest window of a detector.
+const maxAveraging = 1280 * time.Millisecond
 
 // sample is the power of a port, valid from a time on.
 type sample struct {
@@ -32,11 +32,11 @@ func (d *Device) Averaging() time.Duration {
 	return d.averaging
 }
 
-// SetAveraging sets the window of the detectors, limited to 0 to MaxAveraging.
+// SetAveraging sets the window of the detectors, limited to 0 to maxAveraging.
 func (d *Device) SetAveraging(window time.Duration) {
 	d.lock()
 	defer d.unlock()
-	d.averaging = min(max(window, 0), MaxAveraging)
+	d.averaging = min(max(window, 0), maxAveraging)
 }
 
 // PowerDBm returns the reading of a port's detector: the received power, averaged over the window. So lost light still
@@ -85,7 +85,7 @@ func (d *Device) illuminate(at time.Time, out int) {
 	samples := d.light[out]
 	// Keep the sample that is valid at the beginning of the longest window, and drop earlier ones.
 	old := 0
-	for old+1 < len(samples) && samples[old+1].at.Before(at.Add(-MaxAveraging)) {
+	for old+1 < len(samples) && samples[old+1].at.Before(at.Add(-maxAveraging)) {
 		old++
 	}
 	d.light[out] = append(slices.Delete(samples, 0, old), sample{at, mw})

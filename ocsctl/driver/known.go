@@ -119,9 +119,9 @@ func (k *Known) Good(in int) bool {
 // WasLit reports whether the present circuit of a port has ever had light.
 func (k *Known) WasLit(in int) bool { return k.circuits[in].lit }
 
-// Looked records a reading of the switch: its table, and the health of its ports, ingress before egress. It judges
+// looked records a reading of the switch: its table, and the health of its ports, ingress before egress. It judges
 // every circuit in the table.
-func (k *Known) Looked(table circuit.Permutation, health []Health, at time.Time) {
+func (k *Known) looked(table circuit.Permutation, health []Health, at time.Time) {
 	n := len(k.circuits)
 	for r := range k.circuits {
 		c := &k.circuits[r]
@@ -228,9 +228,9 @@ func (k *Known) Proved(in int, through bool, at time.Time) {
 	}
 }
 
-// Unknown records that the outcome of a change is not known. Its circuits are not good until a reading after the window
+// unknown records that the outcome of a change is not known. Its circuits are not good until a reading after the window
 // of the meters finds them good.
-func (k *Known) Unknown(c Change, at time.Time) {
+func (k *Known) unknown(c Change, at time.Time) {
 	for r := range k.circuits {
 		if known := &k.circuits[r]; c.Before[r] != c.After[r] {
 			known.changed, known.Intended, known.Observed = at, c.After[r], c.After[r]
@@ -240,8 +240,8 @@ func (k *Known) Unknown(c Change, at time.Time) {
 	}
 }
 
-// Lost records that the switch's table is no longer known. No circuit is verified until the next reading.
-func (k *Known) Lost(at time.Time) {
+// lost records that the switch's table is no longer known. No circuit is verified until the next reading.
+func (k *Known) lost(at time.Time) {
 	for r := range k.circuits {
 		k.circuits[r].Verified, k.circuits[r].At = Unverified, at
 	}

@@ -31,7 +31,7 @@ func (l *ledger) look(table circuit.Permutation, dbm ...float64) {
 			health[i].HasPower, health[i].PowerDBm = true, dbm[i-2]
 		}
 	}
-	l.Looked(table, health, l.now)
+	l.looked(table, health, l.now)
 }
 
 // made is a change whose verdicts are these levels, and where a level is Unverified a reason.
@@ -107,7 +107,7 @@ func TestKnownWindow(t *testing.T) {
 	l.is(1, ReadBack, "no light")
 	l.look(swap, -3, -3)
 	l.is(1, Light, "")
-	l.Unknown(Change{Before: swap, After: straight}, l.now)
+	l.unknown(Change{Before: swap, After: straight}, l.now)
 	l.look(straight, -3, -3)
 	l.is(0, ReadBack, "unknown")
 	l.now = l.now.Add(window)
@@ -150,7 +150,7 @@ func TestKnownTokens(t *testing.T) {
 	l.Proved(0, false, l.now)
 	l.made(circuit.AllDark(2), swap, Light, Light)
 	l.is(0, Light, "")
-	l.Lost(l.now)
+	l.lost(l.now)
 	l.is(0, Unverified, "")
 	l.look(swap, -3, -3)
 	l.is(0, Light, "")

@@ -29,7 +29,7 @@ func (s *Session) Table() circuit.Permutation { return s.table }
 // Forget records that the table is no longer known.
 func (s *Session) Forget(ctx context.Context) {
 	s.table = nil
-	s.Lost(clock.Now(ctx))
+	s.lost(clock.Now(ctx))
 }
 
 // Read reads the switch's map, and checks that the driver returns a valid one.
@@ -61,7 +61,7 @@ func (s *Session) Look(ctx context.Context) ([]Health, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Looked(table, health, clock.Now(ctx))
+	s.looked(table, health, clock.Now(ctx))
 	return health, nil
 }
 
@@ -69,7 +69,7 @@ func (s *Session) Look(ctx context.Context) ([]Health, error) {
 func (s *Session) Apply(ctx context.Context, c Change) ([]Circuit, error) {
 	verdicts, err := s.sw.Apply(ctx, c)
 	if verdicts == nil && errors.Is(err, ErrUnknownOutcome) {
-		s.Unknown(c, clock.Now(ctx))
+		s.unknown(c, clock.Now(ctx))
 	}
 	s.Changed(c, verdicts, clock.Now(ctx))
 	if s.table = nil; err == nil {

@@ -82,7 +82,7 @@ func (c Config) complete() (*Config, error) {
 				at[i] = r.Map
 			}
 		}
-		c.Device = NewMemoryDevice(at)
+		c.Device = newMemoryDevice(at)
 	}
 	return &c, nil
 }

@@ -43,8 +43,8 @@ type Fault struct {
 	Map  circuit.Permutation
 }
 
-// NewMemoryDevice makes a device with one plane per initial map.
-func NewMemoryDevice(initial []circuit.Permutation) *MemoryDevice {
+// newMemoryDevice makes a device with one plane per initial map.
+func newMemoryDevice(initial []circuit.Permutation) *MemoryDevice {
 	d := &MemoryDevice{faults: make([]*Fault, len(initial)), moving: make([]bool, len(initial))}
 	for _, m := range initial {
 		d.maps = append(d.maps, m.Clone())

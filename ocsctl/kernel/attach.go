@@ -25,7 +25,7 @@ func Attach(s *State, rank int) (*Port, error) {
 	if rank < 0 || rank >= s.Ranks {
 		return nil, fmt.Errorf("kernel: fabric %s: rank %d is outside 0..%d", s.Name, rank, s.Ranks-1)
 	}
-	if !s.Local(rank) {
+	if !s.local(rank) {
 		return nil, fmt.Errorf("kernel: fabric %s: rank %d is not one of host %s", s.Name, rank, s.Host)
 	}
 	counters, unmap, err := s.mapCounters()

@@ -17,8 +17,8 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// ProbeTime bounds a probe. A token takes microseconds, so only a wrong circuit or a very busy machine takes as long.
-const ProbeTime = 500 * time.Millisecond
+// probeTime bounds a probe. A token takes microseconds, so only a wrong circuit or a very busy machine takes as long.
+const probeTime = 500 * time.Millisecond
 
 // Prober sends tokens over the circuits of a fabric on this host. Unlike light, a token proves that a circuit leads to
 // the right port. Tokens have an Ethernet type of their own: they bypass the queues and counters of data, are never
@@ -75,7 +75,7 @@ func (t token) frame(plane int) []byte {
 }
 
 // Probe sends one token over each of a plane's circuits, and reports which tokens arrived at the right port before the
-// context ended or ProbeTime had passed. The circuits must begin and end at different ports.
+// context ended or probeTime had passed. The circuits must begin and end at different ports.
 func (p *Prober) Probe(ctx context.Context, plane int, circuits []circuit.Pair) ([]bool, error) {
 	s := p.state
 	if plane < 0 || plane >= len(s.Planes) {
@@ -111,7 +111,7 @@ func (p *Prober) Probe(ctx context.Context, plane int, circuits []circuit.Pair) 
 			return fail(c, err)
 		}
 	}
-	return listen(ctx, ears, want, time.Now().Add(ProbeTime))
+	return listen(ctx, ears, want, time.Now().Add(probeTime))
 }
 
 // listen waits until every socket has received its token, or until the deadline. It reads once more after the deadline,
@@ -153,7 +153,7 @@ func (p *Prober) end(plane, rank int) (int, error) {
 	if rank < 0 || rank >= s.Ranks {
 		return -1, fmt.Errorf("port %d is outside 0..%d", rank, s.Ranks-1)
 	}
-	if !s.Local(rank) {
+	if !s.local(rank) {
 		return -1, fmt.Errorf("port %d is not one of host %s", rank, s.Host)
 	}
 	if p.ends == nil {

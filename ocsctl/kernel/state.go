@@ -17,8 +17,8 @@ import (
 	"lightpath/internal/decode"
 )
 
-// Version is the version of the state file. A fabric of another version is refused.
-const Version = 1
+// version is the version of the state file. A fabric of another version is refused.
+const version = 1
 
 // Directories with the state files, pins and names of a host's fabrics.
 const (
@@ -98,8 +98,8 @@ func decodeState(data []byte) (*State, error) {
 	if err := decode.JSON(data, s); err != nil {
 		return nil, err
 	}
-	if s.Version != Version {
-		return nil, fmt.Errorf("%w: it has version %d, this is %d", ErrVersion, s.Version, Version)
+	if s.Version != version {
+		return nil, fmt.Errorf("%w: it has version %d, this is %d", ErrVersion, s.Version, version)
 	}
 	if s.Ranks < 1 || s.Ranks > maxRanks || len(s.Namespaces) != s.Ranks || len(s.Planes) < 1 ||
 		len(s.Planes) > maxPlanes {
@@ -116,8 +116,8 @@ func decodeState(data []byte) (*State, error) {
 	return s, nil
 }
 
-// Local reports whether a rank is one of this host.
-func (s *State) Local(rank int) bool { return rank >= s.First && rank < s.First+s.Count }
+// local reports whether a rank is one of this host.
+func (s *State) local(rank int) bool { return rank >= s.First && rank < s.First+s.Count }
 
 // locals yields the ranks of this host.
 func (s *State) locals() iter.Seq[int] {

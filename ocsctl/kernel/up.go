@@ -117,7 +117,7 @@ func ranksOf(f *fabric.Fabric, host string) (first, count int, err error) {
 // plan returns the state of the fabric to build.
 func plan(f *fabric.Fabric, o Options) (*State, error) {
 	s := &State{
-		Version: Version, Name: NameOn(f, o.Host), Host: o.Host, Digest: f.Digest(), Ranks: f.Ranks, Forwarding: f.Forwarding,
+		Version: version, Name: NameOn(f, o.Host), Host: o.Host, Digest: f.Digest(), Ranks: f.Ranks, Forwarding: f.Forwarding,
 		MTU: o.MTU, Overhead: o.Overhead,
 	}
 	if s.MTU == 0 {

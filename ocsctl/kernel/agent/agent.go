@@ -32,8 +32,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Protocol is the version of the protocol between controller and agents.
-const Protocol = 1
+// protocol is the version of the protocol between controller and agents.
+const protocol = 1
 
 // TLS names the files of one end. They may be missing if both ends are on one host.
 type TLS struct{ CA, Cert, Key string }
@@ -105,9 +105,9 @@ func authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next g
 func (s *Server) Open(_ context.Context, r *agentpb.OpenRequest) (*agentpb.OpenReply, error) {
 	state := s.board.State()
 	switch {
-	case r.GetProtocol() != Protocol:
+	case r.GetProtocol() != protocol:
 		return nil, status.Errorf(codes.FailedPrecondition, "the controller speaks version %d to agents, this one %d",
-			r.GetProtocol(), Protocol)
+			r.GetProtocol(), protocol)
 	case r.GetDigest() != state.Digest:
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"fabric %s was built on host %s from another file (%.12s) than the controller's (%.12s)", state.Name, state.Host,

@@ -123,7 +123,7 @@ func dial(h fabric.Host, t TLS) (*remote, error) {
 
 // open begins the session with an agent, whose host's ranks begin at first, and returns its maps.
 func (a *remote) open(ctx context.Context, s *kernel.State, first int) ([]*agentpb.Map, error) {
-	reply, err := a.client.Open(ctx, &agentpb.OpenRequest{Protocol: Protocol, Digest: s.Digest})
+	reply, err := a.client.Open(ctx, &agentpb.OpenRequest{Protocol: protocol, Digest: s.Digest})
 	switch {
 	case err != nil:
 		return nil, err

@@ -83,9 +83,9 @@ func (s *Store) fromPorts(all []Circuit) []Circuit {
 // state reads the status of a record: its own, or the worse one of its two ends.
 func (t *Table) state(v map[string]string) (State, string) {
 	if word, ok := v["status"]; ok {
-		return t.Meaning(word), word
+		return t.meaning(word), word
 	}
-	return worst(t.Meaning(v["in.status"]), v["in.status"], t.Meaning(v["out.status"]), v["out.status"])
+	return worst(t.meaning(v["in.status"]), v["in.status"], t.meaning(v["out.status"]), v["out.status"])
 }
 
 func worst(a State, aWord string, b State, bWord string) (State, string) {
@@ -103,7 +103,7 @@ func (s *Store) Ports() map[string]Port {
 	all := make(map[string]Port)
 	for _, r := range s.Records(&s.d.Ports) {
 		word := r.Values["status"]
-		p := Port{State: s.d.Ports.Meaning(word), Word: word, Input: power(r.Values["input"]),
+		p := Port{State: s.d.Ports.meaning(word), Word: word, Input: power(r.Values["input"]),
 			Output: power(r.Values["output"])}
 		if peer := port(r.Values, "peer"); peer != "" {
 			p.Peer = s.d.Normal(peer)

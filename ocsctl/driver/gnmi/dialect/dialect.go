@@ -162,8 +162,8 @@ func port(v map[string]string, name string) string {
 	return ""
 }
 
-// Meaning returns the state for a word of the table. It ignores case and the prefix of a module.
-func (t *Table) Meaning(word string) State {
+// meaning returns the state for a word of the table. It ignores case and the prefix of a module.
+func (t *Table) meaning(word string) State {
 	if i := strings.LastIndexByte(word, ':'); i >= 0 {
 		word = word[i+1:]
 	}

@@ -16,7 +16,7 @@ const MaxPort = 65535
 // CrossConnects returns /cross-connects with a row for each pair. The container has the operation, unless that is "".
 func CrossConnects(pairs []Pair, operation string) *Element {
 	e := New(OpticalNS, "cross-connects")
-	e.Operation(operation)
+	e.operation(operation)
 	for _, p := range pairs {
 		e.Children = append(e.Children, PairElement(p, ""))
 	}
@@ -29,12 +29,12 @@ func PairElement(p Pair, operation string) *Element {
 	if p.Egress != 0 {
 		row.Children = append(row.Children, Leaf(OpticalNS, "egress", strconv.FormatUint(uint64(p.Egress), 10)))
 	}
-	row.Operation(operation)
+	row.operation(operation)
 	return row
 }
 
-// Operation marks e with an edit operation; "" marks nothing.
-func (e *Element) Operation(op string) {
+// operation marks e with an edit operation; "" marks nothing.
+func (e *Element) operation(op string) {
 	if op != "" {
 		e.Attrs = append(e.Attrs, xml.Attr{Name: xml.Name{Space: BaseNS, Local: "operation"}, Value: op})
 	}
