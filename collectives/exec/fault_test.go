@@ -80,7 +80,7 @@ func TestForgedFrames(t *testing.T) {
 		{"offset", func(h *wire.Header) { h.Offset += 4 }, ErrOffset, "offset 4"},
 		{"length", func(h *wire.Header) { h.Length-- }, ErrOffset, "length"},
 		{"later operation", func(h *wire.Header) { h.Op++ }, ErrTimeout, "receive from rank"},
-		{"message", func(h *wire.Header) { h.Op |= PairBit }, ErrTimeout, "receive from rank"},
+		{"message", func(h *wire.Header) { h.Op |= pairBit }, ErrTimeout, "receive from rank"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tm := ringTeam(t, 3, 30, func(r int, c *Call) { c.Endpoint = &forger{c.Endpoint, tc.forge} })
@@ -172,7 +172,7 @@ func TestBadCalls(t *testing.T) {
 		"endpoint":  func(c *Call) { c.Endpoint = nil },
 		"short":     func(c *Call) { c.Buffers[schedule.Output].Len-- },
 		"nil":       func(c *Call) { c.Buffers[schedule.Output].Ptr = nil },
-		"operation": func(c *Call) { c.Op = PairBit },
+		"operation": func(c *Call) { c.Op = pairBit },
 		"kernel":    func(c *Call) { c.Reduce = nil },
 	} {
 		t.Run(name, func(t *testing.T) {

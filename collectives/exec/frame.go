@@ -15,7 +15,7 @@ func (t *Task) header(h *wire.Header, op *program.Op) {
 		Signature: t.prog.Signature, Src: uint16(t.prog.Rank), Dst: uint16(op.Peer), Plane: uint16(op.Plane),
 	}
 	if t.prog.P2P {
-		h.Op = PairBit | (t.sendBase[op.Peer] + uint64(op.Step))
+		h.Op = pairBit | (t.sendBase[op.Peer] + uint64(op.Step))
 		h.Step = 0
 		h.Signature = t.messageSignature(op.Src)
 	}
@@ -40,14 +40,14 @@ func (t *Task) messageSignature(g []program.Segment) uint32 {
 func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int) (bool, error) {
 	wantOp, step, sig := t.call.Op, uint32(op.Step), t.prog.Signature
 	if t.prog.P2P {
-		wantOp, step, sig = PairBit|(t.recvBase[op.Peer]+uint64(op.Step)), 0, t.messageSignature(op.Dst)
+		wantOp, step, sig = pairBit|(t.recvBase[op.Peer]+uint64(op.Step)), 0, t.messageSignature(op.Dst)
 	}
 	if h.Comm != t.call.Comm {
 		return false, t.bad(op, h, ErrForeignFrame)
 	}
 	if h.Op != wantOp {
 		switch {
-		case (h.Op^wantOp)&PairBit != 0:
+		case (h.Op^wantOp)&pairBit != 0:
 			// The frame belongs to a message and this call is a collective, or the reverse.
 			return false, nil
 		case h.Op < wantOp:
@@ -132,16 +132,16 @@ func (t *Task) bad(op *program.Op, h *wire.Header, err error) error {
 		return fmt.Errorf("exec: message %d from rank %d to rank %d: rank %d receives %d bytes, rank %d sends another "+
 			"number (plane %d: %d bytes at offset %d of message %d): %w",
 			t.recvBase[op.Peer]+uint64(op.Step), op.Peer, t.prog.Rank, t.prog.Rank, t.prog.MsgWhole[op.Dst[0].Msg],
-			op.Peer, op.Plane, h.Length, h.Offset, h.Op&^PairBit, err)
+			op.Peer, op.Plane, h.Length, h.Offset, h.Op&^pairBit, err)
 	}
 	if errors.Is(err, ErrSignature) {
 		return fmt.Errorf("exec: rank %d made a different call than rank %d (plane %d, operation %d): %w",
-			h.Src, t.prog.Rank, op.Plane, h.Op&^PairBit, err)
+			h.Src, t.prog.Rank, op.Plane, h.Op&^pairBit, err)
 	}
 	return fmt.Errorf("exec: rank %d plane %d operation %d step %d epoch %d: from rank %d to %d a frame of "+
 		"communicator %#x plane %d operation %d step %d epoch %d offset %d length %d: %w",
 		t.prog.Rank, op.Plane, t.call.Op, op.Step, t.epoch(int(op.Plane), op.Epoch), h.Src, h.Dst,
-		h.Comm, h.Plane, h.Op&^PairBit, h.Step, h.Epoch, h.Offset, h.Length, err)
+		h.Comm, h.Plane, h.Op&^pairBit, h.Step, h.Epoch, h.Offset, h.Length, err)
 }
 
 // fail adds rank and operation to an error of a plane.

@@ -47,7 +47,7 @@ type Call struct {
 	Reduce func(dst, src []byte)
 	Scale  func(dst, src []byte, factor float64)
 	Factor float64
-	// Comm is the communicator and Op the number of its operation. Every frame carries both. Op is below PairBit, and
+	// Comm is the communicator and Op the number of its operation. Every frame carries both. Op is below pairBit, and
 	// the numbers of operations on one endpoint ascend.
 	Comm, Op uint64
 	// Pairs has the communicator's message counters. Only point-to-point programs use it.
@@ -79,9 +79,9 @@ type Gate interface {
 	Over(message int)
 }
 
-// PairBit is set in the Op of frames of point-to-point calls. The other bits of Op then are the number of the message
+// pairBit is set in the Op of frames of point-to-point calls. The other bits of Op then are the number of the message
 // between its two ranks.
-const PairBit = 1 << 63
+const pairBit = 1 << 63
 
 // Pairs counts the messages between a rank and each other rank over the life of a communicator, by direction. It
 // belongs to the goroutine that binds tasks.
@@ -285,7 +285,7 @@ func checkCall(c *Call) error {
 		return nil
 	case p == nil || c.Endpoint == nil:
 		return fmt.Errorf("exec: a call needs a program and an endpoint: %w", ErrCall)
-	case c.Op >= PairBit:
+	case c.Op >= pairBit:
 		return fmt.Errorf("exec: operation number %d: %w", c.Op, ErrCall)
 	case p.Configs != nil && (c.OCS == nil || len(c.Base) < len(p.Lanes)):
 		return fmt.Errorf("exec: a program with circuits needs a switch and its epochs: %w", ErrCall)

@@ -346,7 +346,7 @@ func TestChunkRanges(t *testing.T) {
 		}
 		m := Move{From: Ref{Output, 3}, Count: 3*7 - 3}
 		lo, _ := s.ChunkRange(3, count)
-		if got := s.MoveElements(&m, count); got != 3*count-lo {
+		if got := s.moveElements(&m, count); got != 3*count-lo {
 			t.Fatalf("count %d: move of %d elements", count, got)
 		}
 		if got := s.FlowElements(&Flow{Moves: []Move{m, m}}, count); got != 2*(3*count-lo) {

@@ -45,8 +45,8 @@ func (s *Schedule) Flows(step int) []Flow {
 	return flows
 }
 
-// MoveElements returns the number of elements of m in a call of count elements per block.
-func (s *Schedule) MoveElements(m *Move, count int64) int64 {
+// moveElements returns the number of elements of m in a call of count elements per block.
+func (s *Schedule) moveElements(m *Move, count int64) int64 {
 	lo, _ := s.ChunkRange(m.From.Chunk, count)
 	_, hi := s.ChunkRange(m.From.Chunk+m.Count-1, count)
 	return hi - lo
@@ -56,7 +56,7 @@ func (s *Schedule) MoveElements(m *Move, count int64) int64 {
 func (s *Schedule) FlowElements(f *Flow, count int64) int64 {
 	n := int64(0)
 	for i := range f.Moves {
-		n += s.MoveElements(&f.Moves[i], count)
+		n += s.moveElements(&f.Moves[i], count)
 	}
 	return n
 }

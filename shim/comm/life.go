@@ -165,8 +165,8 @@ func (c *Core) Occupy() { c.life.pending.Add(1) }
 // Vacate ends a background operation.
 func (c *Core) Vacate() { c.life.pending.Add(-1) }
 
-// InBackground runs the rest of an operation: in the caller, or on a new goroutine for a nonblocking communicator.
-func (c *Core) InBackground(f func() error) error {
+// inBackground runs the rest of an operation: in the caller, or on a new goroutine for a nonblocking communicator.
+func (c *Core) inBackground(f func() error) error {
 	if !c.NonBlocking {
 		return f()
 	}
@@ -257,7 +257,7 @@ func (c *Core) Finalize() error {
 	case !c.life.state.CompareAndSwap(int32(Alive), int32(Finalized)):
 		return fmt.Errorf("shim: finalize: %w", errdefs.ErrDestroyed)
 	}
-	return c.InBackground(func() error {
+	return c.inBackground(func() error {
 		c.Turn.Lock()
 		defer c.Turn.Unlock()
 		c.each(quiet)
@@ -317,7 +317,7 @@ func (c *Core) Revoke() error {
 	}
 	c.life.revoked.Store(true)
 	c.Spread(fmt.Errorf("shim: %s revoked the communicator: %w", c.whoami(), errdefs.ErrRevoked))
-	return c.InBackground(func() error {
+	return c.inBackground(func() error {
 		c.Turn.Lock()
 		defer c.Turn.Unlock()
 		return nil

@@ -19,8 +19,8 @@ const (
 	MaxStores = 64 // before and after it together
 )
 
-// MaxDivisor is the largest number that a kernel divides by.
-const MaxDivisor = math.MaxInt32
+// maxDivisor is the largest number that a kernel divides by.
+const maxDivisor = math.MaxInt32
 
 // ErrReduction reports a reduction that no kernel can make.
 var ErrReduction = errors.New("device: impossible reduction")
@@ -45,7 +45,7 @@ type Reduction struct {
 	Type    datatype.Type
 	Op      datatype.Op // Avg combines as Sum does; see Average
 	Scale   Scale
-	Divisor int64 // of integers, truncating towards zero; 0 and 1 divide by nothing, at most MaxDivisor
+	Divisor int64 // of integers, truncating towards zero; 0 and 1 divide by nothing, at most math.MaxInt32
 
 	// Words of 8 bytes in device memory, which the kernel reads when it runs. A word with Tag ([SaidTag]) holds an
 	// address, a multiple of 16. A word with another tag, or nil, holds none; it may change while the kernel runs. If a
@@ -158,8 +158,8 @@ func (r *Reduction) Check() error {
 			len(r.Before)+len(r.After), MaxCopies, MaxStores)
 	case r.Count < 0 || r.Count > math.MaxInt64/int64(r.Type.Size()):
 		return fmt.Errorf("%w: %d elements", ErrReduction, r.Count)
-	case r.Divisor < 0 || r.Divisor > MaxDivisor:
-		return fmt.Errorf("%w: divisor %d, at most %d is possible", ErrReduction, r.Divisor, MaxDivisor)
+	case r.Divisor < 0 || r.Divisor > maxDivisor:
+		return fmt.Errorf("%w: divisor %d, at most %d is possible", ErrReduction, r.Divisor, maxDivisor)
 	case (r.Scale.Set || r.Divisor > 1) && r.N > 1 && r.Op != datatype.Sum && r.Op != datatype.Avg:
 		return fmt.Errorf("%w: %v of scaled or divided sources, only sums are possible", ErrReduction, r.Op)
 	case r.Divisor > 1 && r.Type.Float():

@@ -102,7 +102,7 @@ func BuildSchedule(s *calls.Shape, ranks int, from *Choices, cfg *settings.Confi
 		name = file.Identity()
 		sched, err = file.Schedule(int(s.Root), opts...)
 	} else {
-		name = Arrange(coll, Choose(coll, block, ranks, from, cfg.Algorithms), pods, cfg.Algorithms)
+		name = arrange(coll, Choose(coll, block, ranks, from, cfg.Algorithms), pods, cfg.Algorithms)
 		sched, err = schedule.Build(coll, name, ranks, int(s.Root), opts...)
 	}
 	if err != nil {

@@ -29,11 +29,11 @@ func PodsOf(fab *fabric.Fabric, ports []int) [][]int {
 	return pods
 }
 
-// Arrange assigns the parts of an algorithm to ranks so that few flows leave a pod (LumosCore, A.5 and A.7), and
+// arrange assigns the parts of an algorithm to ranks so that few flows leave a pod (LumosCore, A.5 and A.7), and
 // returns the name of the result. A ring goes through the pods and comes back. Other algorithms have the ranks of a pod
-// next to each other. An all-to-all that the user did not name sends from each pod to all others at once. Arrange is a
+// next to each other. An all-to-all that the user did not name sends from each pod to all others at once. arrange is a
 // pure function of facts that all ranks share, as [Choose] is.
-func Arrange(coll schedule.Collective, name string, pods [][]int, override map[string]string) string {
+func arrange(coll schedule.Collective, name string, pods [][]int, override map[string]string) string {
 	if pods == nil {
 		return name
 	}

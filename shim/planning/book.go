@@ -179,7 +179,7 @@ func (b *Book) widenFrom(j *Job) {
 	}
 	select {
 	case b.widen <- struct{}{}:
-		j.Widen(b.ctx)
+		j.widen(b.ctx)
 		<-b.widen
 	case <-b.ctx.Done():
 	}

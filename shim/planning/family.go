@@ -239,9 +239,9 @@ func (j *Job) Run(ctx context.Context) Solution {
 	return Solution{Key: j.Key, Plan: &Agreed{id, plan, j.Problem, j.StepOf}, Fresh: true}
 }
 
-// Widen finds sizes near the job's that can share plans, one planning at a time, so that a call without a plan goes
+// widen finds sizes near the job's that can share plans, one planning at a time, so that a call without a plan goes
 // first. It does nothing while the family has few sizes.
-func (j *Job) Widen(ctx context.Context) {
+func (j *Job) widen(ctx context.Context) {
 	j.mu.Lock()
 	few := j.survey.Plannings <= fewSizes
 	j.mu.Unlock()

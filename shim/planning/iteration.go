@@ -177,7 +177,7 @@ func equalMaps(a, b []circuit.Permutation) bool {
 // between plans a call that begins and ends at given maps. If the planner of iterations follows, it begins with this
 // plan, and little effort is enough.
 func (o *Site) between(ctx context.Context, s calls.Shape, initial, final []circuit.Permutation) (*Agreed, error) {
-	j, err := o.Chained(s, initial, final)
+	j, err := o.chained(s, initial, final)
 	if err != nil {
 		return nil, err
 	}
@@ -196,8 +196,8 @@ func (o *Site) between(ctx context.Context, s calls.Shape, initial, final []circ
 	return &Agreed{id, plan, j.Problem, j.StepOf}, err
 }
 
-// Chained returns the job of a call that begins and ends at given maps. The job is of no shared family.
-func (o *Site) Chained(s calls.Shape, initial, final []circuit.Permutation) (*Job, error) {
+// chained returns the job of a call that begins and ends at given maps. The job is of no shared family.
+func (o *Site) chained(s calls.Shape, initial, final []circuit.Permutation) (*Job, error) {
 	f, err := o.Family(ShapeOf(s), len(initial), initial)
 	if err != nil {
 		return nil, err
@@ -222,5 +222,5 @@ func (o *Site) OfChained(s calls.Shape, p *plans.Plan) (*Job, error) {
 			}
 		}
 	}
-	return o.Chained(s, p.Initial, final)
+	return o.chained(s, p.Initial, final)
 }

@@ -39,8 +39,8 @@ func (o *Owed) Add(rank int) bool {
 	return true
 }
 
-// Answered counts an answer of a rank.
-func (o *Owed) Answered(rank int) {
+// answered counts an answer of a rank.
+func (o *Owed) answered(rank int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.of[rank] > 0 {
@@ -114,7 +114,7 @@ func answer(c *comm.Core, asker int, id uint64) {
 // handleTell handles control.MsgTell, an answer. The leader forwards it to the rank that asked.
 func handleTell(c *comm.Core, m *control.Message) {
 	if c.Rank == 0 {
-		Of(c).Owed.Answered(int(m.From))
+		Of(c).Owed.answered(int(m.From))
 		if m.Arg >= uint64(c.Ranks) {
 			return
 		}

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// TestABIVersion compares ABIVersion with the header.
+// TestABIVersion compares abiVersion with the header.
 func TestABIVersion(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "cgo", "front", "nccl.h"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var major, minor, patch int
-	if _, err := fmt.Sscanf(ABIVersion, "%d.%d.%d", &major, &minor, &patch); err != nil {
+	if _, err := fmt.Sscanf(abiVersion, "%d.%d.%d", &major, &minor, &patch); err != nil {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf("NCCL_VERSION_CODE %d", 10000*major+100*minor+patch); !strings.Contains(string(text), want) {
@@ -31,7 +31,7 @@ func TestOwed(t *testing.T) {
 			t.Fatalf("question %d", i)
 		}
 	}
-	o.Answered(5)
+	o.answered(5)
 	if !o.Add(5) || o.Add(5) {
 		t.Error("an answer makes room for one question")
 	}

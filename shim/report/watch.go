@@ -16,8 +16,8 @@ import (
 	"lightpath/shim/status"
 )
 
-// ABIVersion is the version of NCCL whose interface cgo/front implements. NCCL's RAS protocol carries it.
-const ABIVersion = "2.32.3"
+// abiVersion is the version of NCCL whose interface cgo/front implements. NCCL's RAS protocol carries it.
+const abiVersion = "2.32.3"
 
 // watched holds the communicators that this process serves, and the servers: a socket of the process, and NCCL's RAS
 // port if this process was the first on its host to take it. Both are open while there are communicators, and only
@@ -48,7 +48,7 @@ func Watch(c *comm.Core) {
 	}
 	if watched.ras == nil && c.Cfg.RAS {
 		collect := func(d time.Duration) (*status.Report, error) { return status.Collect(dir, d) }
-		ras, err := status.ServeRAS(rasAddress(c.Cfg.RASAddr), ABIVersion, collect)
+		ras, err := status.ServeRAS(rasAddress(c.Cfg.RASAddr), abiVersion, collect)
 		if err != nil {
 			// Most often another process of this host serves.
 			c.Log.Info(log.Init, "%v", err)

@@ -123,7 +123,7 @@ func (s *Session) BindEntry(ref Ref, p *circuits.Planes) error {
 
 // bindTask adds a task.
 func (s *Session) bindTask(ref Ref, ec *exec.Call, traced, paced bool) error {
-	t := Of(ref.Comm).Task()
+	t := Of(ref.Comm).task()
 	t.Trace(traced)
 	t.MeasureDelivery(paced)
 	ec.Observer = recorder.Of(ref.Comm).Observer(ref.Flight, ec.Program)

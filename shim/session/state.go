@@ -98,8 +98,8 @@ func (st *State) Skip(s *calls.Shape) {
 	recorder.Of(st.c).End(flight, recorder.Completed)
 }
 
-// Task returns a task that the group in progress does not use.
-func (st *State) Task() *exec.Task {
+// task returns a task that the group in progress does not use.
+func (st *State) task() *exec.Task {
 	if st.used == len(st.tasks) {
 		st.tasks = append(st.tasks, new(exec.Task))
 	}
@@ -107,7 +107,7 @@ func (st *State) Task() *exec.Task {
 	return st.tasks[st.used-1]
 }
 
-// Op is [State.Task] for operations through shared memory.
+// Op is State.task for operations through shared memory.
 func (st *State) Op() *sharedmem.Op {
 	if st.usedOps == len(st.ops) {
 		st.ops = append(st.ops, new(sharedmem.Op))

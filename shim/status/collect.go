@@ -55,7 +55,7 @@ func Collect(dir string, d time.Duration) (*Report, error) {
 		wg.Go(func() {
 			c := &r.Comms[i]
 			c.gather(replies, nodes, d)
-			Diagnose(c)
+			diagnose(c)
 		})
 	}
 	wg.Wait()

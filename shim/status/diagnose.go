@@ -12,8 +12,8 @@ const Waiting = "waiting"
 // patience is the time in seconds after which a waiting operation is reported.
 const patience = 1.0
 
-// Diagnose fills in the state of a communicator and one line: the faults that ranks see, then what each rank waits for.
-func Diagnose(c *Comm) {
+// diagnose fills in the state of a communicator and one line: the faults that ranks see, then what each rank waits for.
+func diagnose(c *Comm) {
 	c.State, c.Diagnosis = c.judge()
 	if s := c.faults(); s != "" && c.State == Waiting {
 		c.Diagnosis = s + "; " + c.Diagnosis

@@ -55,7 +55,7 @@ func TestVerdict(t *testing.T) {
 func TestDiagnoseFault(t *testing.T) {
 	comm := Comm{Size: 2, Ranks: []Rank{in(0, "AllReduce", 42, 1), in(1, "AllReduce", 42, 0)}}
 	comm.Ranks[1].Faults = []Fault{{Plane: 1, Peer: -1, Seen: "interface e1 has no carrier"}}
-	Diagnose(&comm)
+	diagnose(&comm)
 	want := "plane 1 of rank 1 (h, process 101): interface e1 has no carrier; in AllReduce #42"
 	if comm.State != Waiting || !strings.HasPrefix(comm.Diagnosis, want) {
 		t.Errorf("%s: %q", comm.State, comm.Diagnosis)

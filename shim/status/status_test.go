@@ -110,7 +110,7 @@ func TestDiagnose(t *testing.T) {
 			c.want = "everybody else waits for rank 2 (h, process 102), which has made no call for 9s since AllReduce #40"
 		}
 		comm := Comm{Size: c.size, Ranks: c.ranks}
-		Diagnose(&comm)
+		diagnose(&comm)
 		if comm.State != c.state || !strings.Contains(comm.Diagnosis, c.want) {
 			t.Errorf("%s: %s: %q\nwant %s: %q", c.name, comm.State, comm.Diagnosis, c.state, c.want)
 		}

@@ -23,11 +23,11 @@ const (
 
 var order = []Distance{PIX, PXB, PHB, NODE, SYS, Unplaced}
 
-// Nearer reports whether d is less than e.
-func (d Distance) Nearer(e Distance) bool { return slices.Index(order, d) < slices.Index(order, e) }
+// nearer reports whether d is less than e.
+func (d Distance) nearer(e Distance) bool { return slices.Index(order, d) < slices.Index(order, e) }
 
-// Far reports whether the path passes several host bridges, where peer-to-peer transfers are slow or refused.
-func (d Distance) Far() bool { return PHB.Nearer(d) }
+// far reports whether the path passes several host bridges, where peer-to-peer transfers are slow or refused.
+func (d Distance) far() bool { return PHB.nearer(d) }
 
 // function is a PCI function.
 type function struct {

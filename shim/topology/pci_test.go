@@ -39,7 +39,7 @@ func TestDistance(t *testing.T) {
 			}
 		}
 	}
-	if !PIX.Nearer(SYS) || SYS.Nearer(Unplaced) == false || PHB.Far() || !NODE.Far() {
+	if !PIX.nearer(SYS) || SYS.nearer(Unplaced) == false || PHB.far() || !NODE.far() {
 		t.Error("the distances are out of order")
 	}
 }

@@ -122,11 +122,11 @@ func (p *Plane) nearest(m *Machine, bus map[string]function) {
 	}
 	p.Distance = Unplaced
 	for _, g := range m.GPUs {
-		if d := distance(bus[g.PCI], bus[p.PCI], len(m.Nodes)); d.Nearer(p.Distance) {
+		if d := distance(bus[g.PCI], bus[p.PCI], len(m.Nodes)); d.nearer(p.Distance) {
 			p.GPU, p.Distance = g.PCI, d
 		}
 	}
-	if p.Distance.Far() {
+	if p.Distance.far() {
 		p.warn("far from every GPU (%s)", p.Distance)
 	}
 }

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// MaxWindow is the largest number of frames in flight from one rank to another on a plane. A window is as large as
+	// maxWindow is the largest number of frames in flight from one rank to another on a plane. A window is as large as
 	// the receive buffer allows, so that the wire stays busy while the receiver waits for a CPU.
-	MaxWindow = 256
+	maxWindow = 256
 	// minWindow allows one frame in flight while the receiver reads another.
 	minWindow = 2
 	// SecretSize is the size of a communicator's secret in bytes.
@@ -36,7 +36,7 @@ type Options struct {
 	Comm  uint64
 	// Secret authenticates credits.
 	Secret [SecretSize]byte
-	// Window is the largest number of frames in flight from one rank to another; 0 is MaxWindow.
+	// Window is the largest number of frames in flight from one rank to another; 0 is 256.
 	Window int
 }
 
@@ -95,8 +95,8 @@ func (o *Options) check(l *Listener) error {
 	if l.control < 0 {
 		return fmt.Errorf("ebpf: rank %d: listener is closed or connected: %w", o.Rank, transport.ErrClosed)
 	}
-	if o.Window != 0 && (o.Window < minWindow || o.Window > MaxWindow) {
-		return fmt.Errorf("ebpf: window of %d frames is outside %d..%d", o.Window, minWindow, MaxWindow)
+	if o.Window != 0 && (o.Window < minWindow || o.Window > maxWindow) {
+		return fmt.Errorf("ebpf: window of %d frames is outside %d..%d", o.Window, minWindow, maxWindow)
 	}
 	for r, a := range o.Addrs {
 		if len(a.Planes) != len(l.planes) {
@@ -125,7 +125,7 @@ func (o *Options) windowOf(r, plane int) uint64 {
 	a := &o.Addrs[r].Planes[plane]
 	limit := o.Window
 	if limit == 0 {
-		limit = MaxWindow
+		limit = maxWindow
 	}
 	return uint64(max(0, min(limit, a.Buffer/max(len(o.Addrs)-1, 1)/(frameCost*a.MTU+frameExtra))))
 }

@@ -147,7 +147,7 @@ func (r *Rank) check(all []Addrs) (payload int, err error) {
 				len(a.Handles), a.Payload, o.Rank, len(o.Devices))
 		}
 		for plane, handles := range a.Handles {
-			if len(handles) != o.Ranks || peer != o.Rank && len(handles[o.Rank]) != HandleSize {
+			if len(handles) != o.Ranks || peer != o.Rank && len(handles[o.Rank]) != handleSize {
 				return 0, fmt.Errorf("netplugin: plane %d: rank %d has no handle for rank %d", plane, peer, o.Rank)
 			}
 		}

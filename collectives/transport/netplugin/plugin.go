@@ -8,8 +8,8 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// HandleSize is the size of a listener's handle in bytes.
-const HandleSize = 128
+// handleSize is the size of a listener's handle in bytes.
+const handleSize = 128
 
 // Plugin is a plugin that is ready for one communicator. One goroutine at a time uses a plugin and its objects.
 type Plugin interface {

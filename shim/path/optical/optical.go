@@ -119,7 +119,7 @@ func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := o.Entry(x.shape, plan, g.Use, o.planes.Now())
+	e, err := o.entry(x.shape, plan, g.Use, o.planes.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +131,9 @@ func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
 // Drive implements [circuits.Executor].
 func (x *collective) Drive() error { return x.s.Drive() }
 
-// Entry returns the program of a shape under a plan on some planes. If the planes are not at the plan's initial maps,
+// entry returns the program of a shape under a plan on some planes. If the planes are not at the plan's initial maps,
 // the program begins with a reconfiguration to these maps.
-func (o *Path) Entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []ticket.Plane) (*dispatch.Entry, error) {
+func (o *Path) entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []ticket.Plane) (*dispatch.Entry, error) {
 	if len(a.Plan.Planes) != use.Len() {
 		return nil, fmt.Errorf("shim: %v: plan of %d planes for %d: %w", s.Kind, len(a.Plan.Planes), use.Len(),
 			errdefs.ErrInternal)
