@@ -177,27 +177,27 @@ func TestBarrierErrors(t *testing.T) {
 			r.s[2].Detach(false)
 		}, ocsctl.ErrPortLost, []string{"port 2"}},
 		{"device refuses", func(r *rig) {
-			r.dev.Inject(0, &Fault{Kind: FailSwitch})
+			r.dev.faults[0] = &fault{kind: failSwitch}
 			r.postAll(0, 0, a)
 		}, ocsctl.ErrReconfFailed, []string{"plane 0 epoch 0", "refuses"}},
 		{"stuck port", func(r *rig) {
-			r.dev.Inject(0, &Fault{Kind: StuckPort, Port: 1})
+			r.dev.faults[0] = &fault{kind: stuckPort, port: 1}
 			r.postAll(0, 0, a)
 		}, ocsctl.ErrReconfFailed, []string{"2 circuits are wrong", "port 0 leads to nowhere, want 2"}},
 		{"wrong map", func(r *rig) {
-			r.dev.Inject(0, &Fault{Kind: WrongMap, Map: b})
+			r.dev.faults[0] = &fault{kind: wrongMap, to: b}
 			r.postAll(0, 0, a)
 		}, ocsctl.ErrReconfFailed, []string{"4 circuits are wrong"}},
 		{"impossible map", func(r *rig) {
-			r.dev.Inject(0, &Fault{Kind: WrongMap, Map: circuit.Permutation{0, 0, 1, 2}})
+			r.dev.faults[0] = &fault{kind: wrongMap, to: circuit.Permutation{0, 0, 1, 2}}
 			r.postAll(0, 0, a)
 		}, ocsctl.ErrUnknownMap, []string{"[1]"}},
 		{"never settles", func(r *rig) {
-			r.dev.Inject(0, &Fault{Kind: Stall})
+			r.dev.faults[0] = &fault{kind: stall}
 			r.postAll(0, 0, a)
 		}, ocsctl.ErrReconfFailed, []string{"not settled"}},
 		{"cannot be read back", func(r *rig) {
-			r.dev.Inject(0, &Fault{Kind: Unreadable})
+			r.dev.faults[0] = &fault{kind: unreadable}
 			r.postAll(0, 0, a)
 		}, ocsctl.ErrUnknownMap, []string{"does not answer"}},
 	} {
@@ -233,7 +233,7 @@ func TestBarrierErrors(t *testing.T) {
 // rank's data.
 func TestNothingTravelsAfterAWrongSwitch(t *testing.T) {
 	r := newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, 0), Initial: []circuit.Permutation{circuit.Shift(4, 1)}})
-	r.dev.Inject(0, &Fault{Kind: WrongMap, Map: circuit.Shift(4, 3)})
+	r.dev.faults[0] = &fault{kind: wrongMap, to: circuit.Shift(4, 3)}
 	r.postAll(0, 0, circuit.Shift(4, 2))
 	for p := range 4 {
 		r.send(0, p, 1, frameBytes, 0)
@@ -311,9 +311,9 @@ func TestAbsentPorts(t *testing.T) {
 func TestFaultsEndWithTheirJob(t *testing.T) {
 	r := newRig(t, Config{Ports: 2, Planes: planes(1, frameRate, 0), Initial: []circuit.Permutation{circuit.Shift(2, 0)}})
 	swap := circuit.Shift(2, 1)
-	r.dev.Inject(0, &Fault{Kind: WrongMap, Map: swap})
+	r.dev.faults[0] = &fault{kind: wrongMap, to: swap}
 	r.postAll(0, 0, circuit.AllDark(2))
-	r.dev.Inject(0, nil)
+	r.dev.faults[0] = nil
 	r.s[0].Detach(false)
 	r.attach(0)
 	if r.fault(0) == nil {

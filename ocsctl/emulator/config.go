@@ -29,7 +29,7 @@ type Config struct {
 	MTU, Slots int
 	// FrameLog is the file that records every frame and switch; "": none.
 	FrameLog string
-	// Device is the device of the planes; nil: a MemoryDevice. It starts with Initial or, like a real switch, with the
+	// Device is the device of the planes; nil: a table. It starts with Initial or, like a real switch, with the
 	// maps under the previous controller.
 	Device controller.Device
 	// SettleTimeout bounds how long a device may move beyond the reconfiguration time; 0: one second.
@@ -62,7 +62,7 @@ func (c Config) complete() (*Config, error) {
 		}
 	}
 	cc := c.controller()
-	cc.Device = (*MemoryDevice)(nil) // made when the maps have been checked
+	cc.Device = (*memoryDevice)(nil) // made when the maps have been checked
 	if err := cc.Check(); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type rig struct {
 	t    *testing.T
 	core *controller.Core
 	c    *circuits
-	dev  *MemoryDevice
+	dev  *faultyDevice
 	now  int64
 	s    []*rigRank
 	mem  []*shmring.Memory
@@ -65,7 +65,9 @@ func newRig(t *testing.T, c Config) *rig {
 	}
 	cfg, err := c.complete()
 	require.NoError(t, err)
-	r := &rig{t: t, dev: cfg.Device.(*MemoryDevice), now: 1e9, c: newCircuits(cfg, nil), page: newRigRank()}
+	dev := &faultyDevice{memoryDevice: cfg.Device.(*memoryDevice), faults: map[int]*fault{}}
+	cfg.Device = dev
+	r := &rig{t: t, dev: dev, now: 1e9, c: newCircuits(cfg, nil), page: newRigRank()}
 	cc := cfg.controller()
 	cc.DataPath = r.c
 	if r.core, err = controller.NewManual(cc, func() int64 { return r.now }); err != nil {
