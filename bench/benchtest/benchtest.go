@@ -13,7 +13,7 @@ func Bin(t testing.TB, files ...string) string {
 	if testing.Short() {
 		t.Skip("short: starts rank processes")
 	}
-	root := Root(t)
+	root := root(t)
 	built := []string{"bin/lightpath", "bin/lightpath-rank", "lib/libnccl.so.2", "lib/liblightpath.so"}
 	for _, file := range append(built, files...) {
 		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
@@ -23,8 +23,8 @@ func Bin(t testing.TB, files ...string) string {
 	return filepath.Join(root, "bin")
 }
 
-// Root returns the root of the repository.
-func Root(t testing.TB) string {
+// root returns the root of the repository.
+func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {

@@ -307,16 +307,11 @@ func (d *Device) Status(port int, side Side) PortState {
 	return rows[port].state
 }
 
-// Failing reports whether any circuit has failed.
-func (d *Device) Failing() bool { return d.any(Failed) }
-
 // Switching reports whether any circuit is Tuning.
-func (d *Device) Switching() bool { return d.any(Tuning) }
-
-func (d *Device) any(s PortState) bool {
+func (d *Device) Switching() bool {
 	d.lock()
 	defer d.unlock()
-	return slices.ContainsFunc(d.byIn, func(r *row) bool { return r != nil && r.state == s })
+	return slices.ContainsFunc(d.byIn, func(r *row) bool { return r != nil && r.state == Tuning })
 }
 
 func word(words []string, i int) string {

@@ -81,16 +81,6 @@ func unwatch(c *comm.Core) {
 	}
 }
 
-// RASAddress returns the address at which this process serves NCCL's RAS protocol, "" if it does not.
-func RASAddress() string {
-	watched.Lock()
-	defer watched.Unlock()
-	if watched.ras == nil {
-		return ""
-	}
-	return watched.ras.Address()
-}
-
 // StatusDir returns the directory with the sockets of the processes of this user.
 func StatusDir(cfg *settings.Config) string { return status.Dir(cfg.StatusDir, cfg.RuntimeDir) }
 

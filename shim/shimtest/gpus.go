@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -43,15 +42,15 @@ func UsePeers(t testing.TB, n, streams int) *GPUs {
 	p := devicetest.NewPeers(stream.Places(), n)
 	g := UseDriver(t, p.Driver, p, n, streams)
 	t.Cleanup(func() { // communicators that have been destroyed give back in the background
-		if !Eventually(func() bool { return FreeLeft(p, n) && p.Registered() == 0 }) {
+		if !Eventually(func() bool { return freeLeft(p, n) && p.Registered() == 0 }) {
 			t.Errorf("%d pages are registered", p.Registered())
 		}
 	})
 	return g
 }
 
-// FreeLeft frees what communicators have left for the next one on each of n devices. It reports whether it could.
-func FreeLeft(p device.Peers, n int) bool {
+// freeLeft frees what communicators have left for the next one on each of n devices. It reports whether it could.
+func freeLeft(p device.Peers, n int) bool {
 	for dev := range n {
 		ctx, err := p.PrimaryContext(dev)
 		if err != nil || p.EnterContext(ctx) != nil {
@@ -296,13 +295,6 @@ func (w *World) AllocatesNothing(t testing.TB, group []calls.Call) {
 	}
 	if n := testing.AllocsPerRun(20, launch); n != 0 {
 		t.Errorf("%v allocations per group", n)
-	}
-}
-
-// LeaveStreams waits until no launch of a communicator is pending.
-func LeaveStreams(c *shim.Comm) {
-	for !stream.Of(c).Over() {
-		runtime.Gosched()
 	}
 }
 

@@ -85,9 +85,6 @@ func functionsOf(t *testing.T, file string) (*token.FileSet, map[string]*ast.Fun
 	return set, all
 }
 
-// method returns the last part of a function's name, by which it is called.
-func method(function string) string { return function[strings.LastIndexByte(function, '.')+1:] }
-
 func main() {
 	testing.Main(regexp.MatchString, []testing.InternalTest{{Name: "Road", F: measure}}, nil, nil)
 }

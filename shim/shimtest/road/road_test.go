@@ -2,6 +2,7 @@ package main
 
 import (
 	"go/ast"
+	"strings"
 	"testing"
 )
 
@@ -50,3 +51,6 @@ func TestRoad(t *testing.T) {
 		}
 	}
 }
+
+// method returns the last part of a function's name, by which it is called.
+func method(function string) string { return function[strings.LastIndexByte(function, '.')+1:] }
