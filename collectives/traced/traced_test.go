@@ -38,9 +38,9 @@ func TestSteps(t *testing.T) {
 	if s := p.Shapes[p.Of[2]].Steps; len(s) != 1 || len(s[0].Flows) != 24 {
 		t.Errorf("%+v", s)
 	}
-	plan, err := iteration.Solve(context.Background(), p, iteration.Options{})
+	compared, err := iteration.Compare(context.Background(), p, iteration.Options{})
 	require.NoError(t, err)
-	if _, err := check.Check(p, plan); err != nil {
+	if _, err := check.Check(p, compared.Plan); err != nil {
 		t.Error(err)
 	}
 }

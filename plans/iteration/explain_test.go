@@ -88,7 +88,7 @@ func TestOrderOfGrants(t *testing.T) {
 		Circuits: plans.Simplex}
 	p, err := iteration.Pose(f, "", tr, steps)
 	require.NoError(t, err)
-	plan, err := iteration.Solve(context.Background(), p, quick)
+	plan, err := solve(context.Background(), p, quick)
 	require.NoError(t, err)
 	if plan.Calls[0].Call != 1 || plan.Calls[1].Call != 0 {
 		t.Errorf("%+v", plan.Calls)

@@ -139,6 +139,15 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// solve returns the plan of a problem.
+func solve(ctx context.Context, p *iteration.Problem, o iteration.Options) (*iteration.Plan, error) {
+	c, err := iteration.Compare(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.Plan, nil
+}
+
 // TestKnownWay: a search without time keeps a known way to run the iteration, and puts all switches into the plans of
 // calls where gaps must have none.
 func TestKnownWay(t *testing.T) {
@@ -146,18 +155,18 @@ func TestKnownWay(t *testing.T) {
 	for seed := range 20 {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
 		p := random(t, r, true, 2+r.IntN(5))
-		known, err := iteration.Solve(context.Background(), p, quick)
+		known, err := solve(context.Background(), p, quick)
 		require.NoError(t, err)
 		way := make([]*plans.Plan, len(known.Calls))
 		for at := range known.Calls {
 			way[known.Calls[at].Call] = known.PlanAt(at)
 		}
-		hasty, err := iteration.Solve(context.Background(), p, iteration.Options{TimeLimit: 1, Effort: 1})
+		hasty, err := solve(context.Background(), p, iteration.Options{TimeLimit: 1, Effort: 1})
 		require.NoError(t, err)
 		if hasty.IterationUS > known.IterationUS*1.01 {
 			worse++
 		}
-		plan, err := iteration.Solve(context.Background(), p, iteration.Options{TimeLimit: 1, Effort: 1, Tails: true,
+		plan, err := solve(context.Background(), p, iteration.Options{TimeLimit: 1, Effort: 1, Tails: true,
 			Ways: [][]*plans.Plan{way}})
 		require.NoError(t, err)
 		if !plans.AtLeastUS(known.IterationUS, plan.IterationUS) {

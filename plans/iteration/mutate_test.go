@@ -35,7 +35,7 @@ func example(t *testing.T, circuits plans.CircuitKind) (*iteration.Problem, *ite
 	}
 	p, err := iteration.Pose(f, "fabric", tr, one)
 	require.NoError(t, err)
-	plan, err := iteration.Solve(context.Background(), p, quick)
+	plan, err := solve(context.Background(), p, quick)
 	require.NoError(t, err)
 	return p, plan
 }
@@ -222,7 +222,7 @@ func TestInfeasible(t *testing.T) {
 		{Flows: [][2]int{{0, 1}, {1, 2}, {2, 3}, {3, 0}}, Bytes: 5, After: []trace.After{{Call: trace.Begin}}}}}
 	p, err := iteration.Pose(f, "", tr, steps)
 	require.NoError(t, err)
-	if _, err := iteration.Solve(context.Background(), p, quick); err != nil && !errors.Is(err, iteration.ErrProblem) {
+	if _, err := solve(context.Background(), p, quick); err != nil && !errors.Is(err, iteration.ErrProblem) {
 		t.Error(err)
 	}
 	tr.Ranks = 5
@@ -236,7 +236,7 @@ func TestInfeasible(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := iteration.Solve(ctx, p, quick); !errors.Is(err, context.Canceled) {
+	if _, err := solve(ctx, p, quick); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -27,23 +27,14 @@ type Options struct {
 	Tails bool
 }
 
-// Solve plans p. The plan is sealed. When ctx ends, Solve returns its error; when the time limit ends, its best plan.
-// Errors wrap [ErrProblem] if a call has no plan.
-func Solve(ctx context.Context, p *Problem, o Options) (*Plan, error) {
-	c, err := Compare(ctx, p, o)
-	if err != nil {
-		return nil, err
-	}
-	return c.Plan, nil
-}
-
 // solution is an order of grants with a candidate for each position.
 type solution struct {
 	order, choice []int
 	us            float64
 }
 
-// Compare plans p and says what the baselines take.
+// Compare plans p and says what the baselines take. The plan is sealed. When ctx ends, Compare returns its error. When
+// the time limit ends, it returns its best plan. Errors wrap [ErrProblem] if a call has no plan.
 func Compare(ctx context.Context, p *Problem, o Options) (*Comparison, error) {
 	if o.TimeLimit <= 0 {
 		o.TimeLimit = DefaultTimeLimit

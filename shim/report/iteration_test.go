@@ -66,9 +66,9 @@ func TestIterationOfRecorders(t *testing.T) {
 	require.NoError(t, err)
 	p, err := traced.Pose(f, found.Trace)
 	require.NoError(t, err)
-	plan, err := iteration.Solve(context.Background(), p, iteration.Options{})
+	compared, err := iteration.Compare(context.Background(), p, iteration.Options{})
 	require.NoError(t, err)
-	if _, err := check.Check(p, plan); err != nil {
+	if _, err := check.Check(p, compared.Plan); err != nil {
 		t.Error(err)
 	}
 }
