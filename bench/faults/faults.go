@@ -11,8 +11,8 @@ import (
 	"lightpath/ocsctl/kernel"
 )
 
-// Scenario is one fault. Scenarios are independent of each other.
-type Scenario struct {
+// scenario is one fault. Scenarios are independent of each other.
+type scenario struct {
 	Name   string
 	Fault  string        // what fails, and when
 	GoesOn bool          // whether the ranks' job survives
@@ -64,7 +64,7 @@ var (
 )
 
 // scenarios returns all scenarios, in the order of the table.
-func scenarios() []Scenario {
+func scenarios() []scenario {
 	return slices.Concat(rankScenarios(), controllerScenarios(), planeScenarios(), gapScenarios(), switchScenarios(),
 		operatorScenarios())
 }
@@ -72,7 +72,7 @@ func scenarios() []Scenario {
 // Run plays the scenarios one after the other. The error wraps [ErrProblem] if a scenario failed. The results are
 // complete nevertheless, and say which scenario failed and why.
 func Run(ctx context.Context, o *Options) ([]Result, error) {
-	chosen := slices.DeleteFunc(scenarios(), func(s Scenario) bool { return !strings.Contains(s.Name, o.Only) })
+	chosen := slices.DeleteFunc(scenarios(), func(s scenario) bool { return !strings.Contains(s.Name, o.Only) })
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("faults: %q: %w", o.Only, ErrNone)
 	}
@@ -99,7 +99,7 @@ func Run(ctx context.Context, o *Options) ([]Result, error) {
 }
 
 // run plays a scenario and checks its result.
-func (s *Scenario) run(ctx context.Context, o *Options) Result {
+func (s *scenario) run(ctx context.Context, o *Options) Result {
 	r := Result{Name: s.Name, Fault: s.Fault, GoesOn: s.GoesOn, Bound: s.Bound * time.Duration(max(1, o.Slack))}
 	g, err := newRig(ctx, o, s, &r)
 	if err == nil {

@@ -42,7 +42,7 @@ func TestFaults(t *testing.T) {
 }
 
 // chosenBy returns the scenarios that `go test -run pattern` runs. A pattern without a slash runs all.
-func chosenBy(pattern string) []Scenario {
+func chosenBy(pattern string) []scenario {
 	all := scenarios()
 	_, name, found := strings.Cut(pattern, "/")
 	if !found {
@@ -52,7 +52,7 @@ func chosenBy(pattern string) []Scenario {
 	if err != nil {
 		return all
 	}
-	return slices.DeleteFunc(all, func(s Scenario) bool { return !match.MatchString(s.Name) })
+	return slices.DeleteFunc(all, func(s scenario) bool { return !match.MatchString(s.Name) })
 }
 
 // played is the result of a scenario and the time that it took with its set-up.
@@ -62,7 +62,7 @@ type played struct {
 }
 
 // playAll plays scenarios, atOnce at a time, and returns a channel for each result.
-func playAll(ctx context.Context, o *Options, all []Scenario) []chan played {
+func playAll(ctx context.Context, o *Options, all []scenario) []chan played {
 	results := make([]chan played, len(all))
 	slots := make(chan struct{}, atOnce)
 	for i := range all {

@@ -73,7 +73,7 @@ var rigs atomic.Int64
 
 // newRig builds the planes and starts switch, controllers and ranks. The caller closes the rig, also
 // after an error.
-func newRig(ctx context.Context, o *Options, s *Scenario, r *Result) (*rig, error) {
+func newRig(ctx context.Context, o *Options, s *scenario, r *Result) (*rig, error) {
 	g := &rig{Result: r, setup: s.setup, ctx: ctx, o: o, name: fmt.Sprintf("flt%d-%d", os.Getpid(), rigs.Add(1))}
 	var err error
 	if g.dir, err = os.MkdirTemp("", "lightpath-faults-"); err != nil {

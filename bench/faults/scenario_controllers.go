@@ -9,12 +9,12 @@ import (
 	"lightpath/ocsctl/controller"
 )
 
-func controllerScenarios() []Scenario {
+func controllerScenarios() []scenario {
 	twoRemote := setup{controllers: 2, remote: true, phases: interrupted(), open: true}
 	moving, behindSCPI := twoRemote, twoRemote
 	moving.reconfig = longMove
 	behindSCPI.scpi, behindSCPI.verify = true, "status"
-	return []Scenario{
+	return []scenario{
 		{
 			Name: "controller-killed-standby", GoesOn: true, Bound: lease + 10*time.Second,
 			Fault: "SIGKILL to the controller while plane 0 moves; ranks on gRPC, another controller stands by",

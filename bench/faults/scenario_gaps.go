@@ -8,7 +8,7 @@ import (
 
 // gapScenarios are faults while ranks compute, with the ticket of the next operation in hand
 // (docs/design/iteration-run.md).
-func gapScenarios() []Scenario {
+func gapScenarios() []scenario {
 	job := func(pause time.Duration) setup {
 		return setup{ahead: true, open: true, phases: restAfter(repeats, pause)}
 	}
@@ -16,7 +16,7 @@ func gapScenarios() []Scenario {
 	once.open, once.apart, once.phases = false, true, once.phases[:2]
 	standby := job(time.Second)
 	standby.controllers, standby.remote = 2, true
-	return []Scenario{
+	return []scenario{
 		{
 			Name: "rank-killed-in-gap", Fault: "SIGKILL to rank 2, which has the ticket of the next operation",
 			Bound: 2 * time.Second, setup: once, play: func(g *rig) error { return killRank(g, g.resting) },

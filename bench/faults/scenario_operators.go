@@ -15,8 +15,8 @@ import (
 
 // operatorScenarios test an operator's orders and a controller's answers to an operator. If the job has one rank, it
 // uses no port of the controller.
-func operatorScenarios() []Scenario {
-	return []Scenario{
+func operatorScenarios() []scenario {
+	return []scenario{
 		{
 			Name: "scpi-light-lost", GoesOn: true, Bound: 4 * time.Second,
 			Fault: "a fibre of plane 1 is pulled while no rank uses it; ocs enable and ocs set fail " +

@@ -27,8 +27,8 @@ func (g *rig) resting() error {
 	return g.whileFree()
 }
 
-func planeScenarios() []Scenario {
-	return []Scenario{
+func planeScenarios() []scenario {
+	return []scenario{
 		{
 			Name: "drift-between-operations", Fault: "another writer moves a circuit of plane 1 between operations; later " +
 				"ocs set puts it back", GoesOn: true, Bound: 3 * time.Second,

@@ -27,8 +27,8 @@ const plenty = 2000
 // interrupted is a job of large operations, which a fault interrupts.
 func interrupted() []phase { return []phase{{2, small, 0}, {plenty, large, 0}} }
 
-func rankScenarios() []Scenario {
-	return []Scenario{
+func rankScenarios() []scenario {
+	return []scenario{
 		{
 			Name: "none", Fault: "nothing", GoesOn: true, Bound: time.Second,
 			setup: setup{phases: steady(20)}, play: healthy,

@@ -14,8 +14,8 @@ import (
 )
 
 // switchScenarios are the faults of a switch behind its protocol: rank, controller, SCPI, model, kernel.
-func switchScenarios() []Scenario {
-	return []Scenario{
+func switchScenarios() []scenario {
+	return []scenario{
 		{
 			Name: "scpi-none", Fault: "nothing; the switch is behind SCPI", GoesOn: true, Bound: 2 * time.Second,
 			setup: setup{scpi: true, verify: "status", phases: steady(20)}, play: healthy,

@@ -13,8 +13,8 @@ import (
 // Subject is the contender that the others are compared with.
 const Subject = "lightpath"
 
-// Contender is a library, with the commands that start its ranks.
-type Contender struct {
+// contender is a library, with the commands that start its ranks.
+type contender struct {
 	Name string
 	// Aside marks a contender that is shown but not compared: it is no peer.
 	Aside bool
@@ -97,8 +97,8 @@ func (c command) String() string {
 }
 
 // contenders lists all that can be compared: the subject first.
-func contenders() []Contender {
-	return []Contender{
+func contenders() []contender {
+	return []contender{
 		{Name: Subject, missing: lightpathMissing, commands: lightpath, plain: true, hosts: true},
 		{Name: Subject + "-alloc", Aside: true, missing: lightpathMissing, commands: lightpath, hosts: true},
 		{Name: "openmpi", missing: mpiMissing("openmpi", "openmpi-bin libopenmpi-dev"), commands: openMPI("ob1"),
@@ -131,7 +131,7 @@ func lightpath(p *Programs, s setting, job []string) []command {
 	return all
 }
 
-// mpiMissing returns a function for [Contender].missing: it checks the package of an MPI library and the program built
+// mpiMissing returns a function for contender.missing: it checks the package of an MPI library and the program built
 // with it.
 func mpiMissing(name, packages string) func(*Programs) string {
 	return func(p *Programs) string {
@@ -284,7 +284,7 @@ func gloo(p *Programs, s setting, job []string) []command {
 
 // choose returns the named contenders and the subject. A named contender that is missing is an error. Without names it
 // returns all contenders that are installed, and in why the reason for each of the others.
-func choose(names []string, p *Programs, hosts bool) (chosen []Contender, why []string, err error) {
+func choose(names []string, p *Programs, hosts bool) (chosen []contender, why []string, err error) {
 	wanted := map[string]bool{Subject: true}
 	for _, n := range names {
 		wanted[n] = true

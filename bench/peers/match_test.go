@@ -79,10 +79,10 @@ func fakeRank(what, job string) int {
 	return 0
 }
 
-func fake(t *testing.T, name, what string) Contender {
+func fake(t *testing.T, name, what string) contender {
 	self, err := os.Executable()
 	require.NoError(t, err)
-	return Contender{Name: name, commands: func(_ *Programs, _ setting, job []string) (all []command) {
+	return contender{Name: name, commands: func(_ *Programs, _ setting, job []string) (all []command) {
 		for _, j := range job {
 			all = append(all, command{argv: []string{self, "--job", j}, env: []string{rankVar + "=" + what}})
 		}
@@ -91,7 +91,7 @@ func fake(t *testing.T, name, what string) Contender {
 }
 
 // play measures fake contenders with two ranks.
-func play(t *testing.T, chosen ...Contender) (*Document, error) {
+func play(t *testing.T, chosen ...contender) (*Document, error) {
 	t.Helper()
 	o := &Options{
 		Collectives: []schedule.Collective{schedule.AllReduce, schedule.AllToAll}, Sizes: []int64{4, 64},
@@ -237,7 +237,7 @@ func TestChoose(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(p.Bin, "lightpath-rank"), nil, 0o700))
 	chosen, why, err := choose(nil, &p, false)
-	if err != nil || slices.ContainsFunc(chosen, func(c Contender) bool { return c.plain && c.Name != Subject }) {
+	if err != nil || slices.ContainsFunc(chosen, func(c contender) bool { return c.plain && c.Name != Subject }) {
 		t.Errorf("%v, %v; want none but the subject's", chosen, err)
 	}
 	has := func(name, remedy string) bool {
@@ -279,7 +279,7 @@ func TestResume(t *testing.T) {
 		with.Save = func(d *Document) error { return d.Save(dir) }
 		m := match{o: &with, d: d, setting: setting{transport: "shm", ranks: 2, cores: 2}, until: until}
 		defer m.end()
-		require.NoError(t, m.play(t.Context(), []Contender{fake(t, Subject, "good"), fake(t, "mpich", "slow")}))
+		require.NoError(t, m.play(t.Context(), []contender{fake(t, Subject, "good"), fake(t, "mpich", "slow")}))
 		d.sort()
 		return d, measured
 	}

@@ -183,7 +183,7 @@ func (m *match) due(c schedule.Collective, s size) bool {
 	return true
 }
 
-func (m *match) play(ctx context.Context, chosen []Contender) error {
+func (m *match) play(ctx context.Context, chosen []contender) error {
 	for _, c := range m.o.Collectives {
 		if err := m.collective(ctx, c, chosen); err != nil {
 			return err
@@ -199,7 +199,7 @@ func (m *match) play(ctx context.Context, chosen []Contender) error {
 
 // collective measures all sizes of one collective. Each round has all sizes, so the samples of a point are far apart in
 // time. The state of a host changes in seconds, and would otherwise be the same for all samples of a point.
-func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []Contender) error {
+func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []contender) error {
 	var points []*Point
 	for _, s := range sizesOf(c, m.o, m.ranks) {
 		if !m.due(c, s) {
@@ -245,7 +245,7 @@ func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []
 const tellEvery = 10 * time.Second
 
 // start starts the ranks of all contenders.
-func (m *match) start(ctx context.Context, chosen []Contender) error {
+func (m *match) start(ctx context.Context, chosen []contender) error {
 	for i := range chosen {
 		s, err := startSession(ctx, &chosen[i], &m.o.Programs, m.setting, m.o.Timeout)
 		if err != nil {

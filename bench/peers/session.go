@@ -54,7 +54,7 @@ var errUnsupported = errors.New("unsupported")
 
 // startSession starts all ranks of c and waits until each has said hello. Ranks have timeout to say hello, and later to
 // answer each run.
-func startSession(ctx context.Context, c *Contender, p *Programs, s setting, timeout time.Duration) (*session, error) {
+func startSession(ctx context.Context, c *contender, p *Programs, s setting, timeout time.Duration) (*session, error) {
 	dir, err := os.MkdirTemp("", "lightpath-peers-")
 	if err != nil {
 		return nil, err

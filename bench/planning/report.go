@@ -22,8 +22,8 @@ const Paper = "lightpath"
 // ErrUnknown reports that there is no such report. The error lists all reports.
 var ErrUnknown = errors.New("no such report")
 
-// Machine describes the machine on which a report was made.
-type Machine struct {
+// machine describes the machine on which a report was made.
+type machine struct {
 	CPU  string  `json:"cpu"`
 	CPUs int     `json:"cpus"`
 	Go   string  `json:"go"`
@@ -102,8 +102,8 @@ func Make(ctx context.Context, name string, o figure.Options) (*figure.Figure, e
 }
 
 // thisMachine describes the machine that this process runs on.
-func thisMachine() Machine {
-	m := Machine{CPU: "unknown", CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
+func thisMachine() machine {
+	m := machine{CPU: "unknown", CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(),
 		OS: runtime.GOOS + "/" + runtime.GOARCH}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		in := bufio.NewScanner(bytes.NewReader(text))
@@ -121,7 +121,7 @@ func thisMachine() Machine {
 	return m
 }
 
-func (m Machine) String() string {
+func (m machine) String() string {
 	return fmt.Sprintf("Measured on %s, %d cores used, %s, %s, load %.2f before.", m.CPU, m.CPUs, m.Go, m.OS, m.Load)
 }
 

@@ -33,7 +33,7 @@ func TestReports(t *testing.T) {
 			require.NoError(t, err)
 			var back struct {
 				Figure  string
-				Machine Machine
+				Machine machine
 				Columns []string
 				Rows    [][]any
 			}

@@ -4,14 +4,14 @@
 // allocation for each value.
 package heap
 
-// Ordered is a value that can be compared with others of its type.
-type Ordered[T any] interface {
+// ordered is a value that can be compared with others of its type.
+type ordered[T any] interface {
 	Before(T) bool // a strict order
 }
 
 // Heap holds its values so that none is before the one at index 0. The zero value is empty. The order of
 // values that are equal depends on the calls only.
-type Heap[T Ordered[T]] []T
+type Heap[T ordered[T]] []T
 
 // Push adds a value.
 func (h *Heap[T]) Push(x T) {

@@ -73,8 +73,8 @@ func UseTuners(l TunerLoader) (before TunerLoader) {
 	return before
 }
 
-// Tuned is an answer of a tuner: an algorithm for blocks of some sizes.
-type Tuned struct {
+// tuned is an answer of a tuner: an algorithm for blocks of some sizes.
+type tuned struct {
 	Collective schedule.Collective
 	Min, Max   int64 // bytes of a block
 	Algorithm  string
@@ -90,7 +90,7 @@ func Tune(c *comm.Core, net bool) []byte {
 		return nil
 	}
 	defer t.Close()
-	var all []Tuned
+	var all []tuned
 	var unknown []string
 	for coll := range schedule.NumCollectives {
 		if meanings[coll][ring] == "" || c.Cfg.Algorithms[coll.String()] != "" {
@@ -153,14 +153,14 @@ func openTuner(c *comm.Core, net bool) Tuner {
 const firstSize, lastSize = 256, 2 << 30
 
 // ask asks a tuner about a collective. unknown are the algorithms that it names and Lightpath does not have.
-func ask(t Tuner, coll schedule.Collective, ranks int) (all []Tuned, unknown []string, err error) {
+func ask(t Tuner, coll schedule.Collective, ranks int) (all []tuned, unknown []string, err error) {
 	blocks, next := int64(max(coll.IOBlocks(ranks))), int64(0)
 	for size := int64(firstSize); size <= lastSize; size *= 2 {
 		algorithm, err := cheapest(t, coll, size)
 		if err != nil {
 			return nil, nil, err
 		}
-		one := Tuned{Collective: coll, Min: next, Max: size / blocks}
+		one := tuned{Collective: coll, Min: next, Max: size / blocks}
 		next = one.Max + 1
 		if size == lastSize {
 			one.Max = anySize
@@ -211,7 +211,7 @@ func cheapest(t Tuner, coll schedule.Collective, size int64) (algorithm int, err
 }
 
 // describe describes the answers for the log.
-func describe(all []Tuned) string {
+func describe(all []tuned) string {
 	if all == nil {
 		return "it names no algorithm"
 	}
@@ -238,7 +238,7 @@ func Adopt(c *comm.Core, body []byte) error {
 	if len(body) == 0 {
 		return nil
 	}
-	var all []Tuned
+	var all []tuned
 	if err := control.DecodeStrict(body, &all); err != nil {
 		return err
 	}

@@ -27,25 +27,25 @@ func TestAsk(t *testing.T) {
 	for name, c := range map[string]struct {
 		coll    schedule.Collective
 		tuner   scripted
-		want    []Tuned
+		want    []tuned
 		unknown []string
 	}{
 		"nothing":                {schedule.AllReduce, func(int64, *Costs) {}, nil, nil},
 		"one protocol is slower": {schedule.AllReduce, func(_ int64, costs *Costs) { costs[ring][2] *= 2 }, nil, nil},
 		"ring is forbidden": {schedule.Broadcast, func(_ int64, costs *Costs) { costs[ring] = [3]float32{-1, -1, -1} },
-			[]Tuned{{schedule.Broadcast, 0, anySize, "double-binary-tree"}}, nil},
+			[]tuned{{schedule.Broadcast, 0, anySize, "double-binary-tree"}}, nil},
 		"with a gap": {schedule.AllReduce, func(size int64, costs *Costs) {
 			if size <= 1024 {
 				lower(costs, tree)
 			} else if size > 4096 {
 				lower(costs, ring)
 			}
-		}, []Tuned{{schedule.AllReduce, 0, 1024, "double-binary-tree"}, {schedule.AllReduce, 4097, anySize, "ring"}}, nil},
+		}, []tuned{{schedule.AllReduce, 0, 1024, "double-binary-tree"}, {schedule.AllReduce, 4097, anySize, "ring"}}, nil},
 		"bytes of all ranks": {schedule.AllGather, func(size int64, costs *Costs) {
 			if size <= 1024 {
 				lower(costs, pat)
 			}
-		}, []Tuned{{schedule.AllGather, 0, 341, "bruck"}}, nil},
+		}, []tuned{{schedule.AllGather, 0, 341, "bruck"}}, nil},
 		"not here": {schedule.AllGather, func(_ int64, costs *Costs) { lower(costs, tree) }, nil, []string{"TREE"}},
 	} {
 		t.Run(name, func(t *testing.T) {

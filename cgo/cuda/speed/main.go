@@ -19,8 +19,8 @@ import (
 	"lightpath/shim/device"
 )
 
-// Row is one kernel's time.
-type Row struct {
+// row is one kernel's time.
+type row struct {
 	Kernel   string  `json:"kernel"`
 	Bytes    int64   `json:"bytes"` // read and written
 	TimeUS   float64 `json:"time_us"`
@@ -78,14 +78,14 @@ type lab struct {
 	copied  float64 // GB/s of the plain copy
 }
 
-func measure(traffic int64) []Row {
+func measure(traffic int64) []row {
 	l := &lab{traffic: traffic, stream: cudatest.NewStream(), timer: cudatest.NewTimer()}
 	size := traffic + 2*shift*(device.MaxSources+1) + 4096
 	l.at = cudatest.Alloc(int(size))
 	defer cudatest.Free(l.at)
 	l.fill(size)
 	half := traffic / 2
-	rows := []Row{l.time("plain copy (cuMemcpyAsync)", 2*half, func() error {
+	rows := []row{l.time("plain copy (cuMemcpyAsync)", 2*half, func() error {
 		return l.driver.Copy(l.at, unsafe.Add(l.at, half), int(half), l.stream)
 	})}
 	l.copied = rows[0].GBs
@@ -155,7 +155,7 @@ func cases() []kernel {
 	)
 }
 
-func (l *lab) reduction(k kernel) Row {
+func (l *lab) reduction(k kernel) row {
 	element := int64(k.dtype.Size())
 	buffer := l.traffic / int64(k.sources+1) / 256 * 256
 	r := &device.Reduction{N: k.sources, Count: buffer / element, Type: k.dtype, Op: k.op, Dst: l.at}
@@ -182,7 +182,7 @@ func (l *lab) reduction(k kernel) Row {
 }
 
 // time returns the median time of a few calls, after some that load kernels and wake the device.
-func (l *lab) time(name string, bytes int64, call func() error) Row {
+func (l *lab) time(name string, bytes int64, call func() error) row {
 	enqueue := func() {
 		for range calls {
 			if err := call(); err != nil {
@@ -201,7 +201,7 @@ func (l *lab) time(name string, bytes int64, call func() error) Row {
 	}
 	slices.Sort(times)
 	us := float64(times[repeats/2].Nanoseconds()) / 1e3 / calls
-	row := Row{Kernel: name, Bytes: bytes, TimeUS: us}
+	row := row{Kernel: name, Bytes: bytes, TimeUS: us}
 	if us > 0 {
 		row.GBs = float64(bytes) / us / 1e3
 	}

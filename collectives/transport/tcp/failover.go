@@ -73,7 +73,7 @@ type detour struct {
 
 // guard replaces the connections of an endpoint.
 type guard struct {
-	e    *Endpoint
+	e    *endpoint
 	o    Options
 	l    *Listener
 	ctx  context.Context
@@ -82,7 +82,7 @@ type guard struct {
 }
 
 // newGuard gives an endpoint a guard, which then owns the listener.
-func newGuard(e *Endpoint, l *Listener, o *Options) error {
+func newGuard(e *endpoint, l *Listener, o *Options) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &guard{e: e, o: *o, l: l, ctx: ctx}
 	for _, c := range e.conns {

@@ -106,7 +106,7 @@ func (r *relay) copy(from, to int, limited bool) {
 
 // guarded returns endpoints that fail over, each plane on an address of its own. The stream of ranks 0 and 1 on the
 // last plane begins in the relay, if there is one.
-func guarded(t *testing.T, ranks, planes int, heartbeat time.Duration, r *relay, f Failover) []*Endpoint {
+func guarded(t *testing.T, ranks, planes int, heartbeat time.Duration, r *relay, f Failover) []*endpoint {
 	t.Helper()
 	fds := make([][][]int, ranks)
 	for a := range fds {
@@ -141,7 +141,7 @@ func guarded(t *testing.T, ranks, planes int, heartbeat time.Duration, r *relay,
 		ls[a] = l
 		o.Addrs = append(o.Addrs, l.Addr())
 	}
-	all := make([]*Endpoint, ranks)
+	all := make([]*endpoint, ranks)
 	for a := range all {
 		e, err := newEndpoint(a, fds[a])
 		require.NoError(t, err)
@@ -154,7 +154,7 @@ func guarded(t *testing.T, ranks, planes int, heartbeat time.Duration, r *relay,
 }
 
 // leaveStream makes an endpoint leave the connection of a stream, as watch does without answers.
-func leaveStream(e *Endpoint, plane, peer int) {
+func leaveStream(e *endpoint, plane, peer int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := e.conn(plane, peer); !e.poll.Closed() {
@@ -162,11 +162,11 @@ func leaveStream(e *Endpoint, plane, peer int) {
 	}
 }
 
-func (e *Endpoint) conn(k, peer int) *conn { return e.planes[k].(*plane).conns[peer] }
+func (e *endpoint) conn(k, peer int) *conn { return e.planes[k].(*plane).conns[peer] }
 
 // collective runs a schedule on all ranks, one goroutine each. Each rank overwrites its buffers as soon as its own call
 // has returned, as a user may.
-func collective(t *testing.T, all []*Endpoint, s *schedule.Schedule, count int64, inPlace bool, op uint64) {
+func collective(t *testing.T, all []*endpoint, s *schedule.Schedule, count int64, inPlace bool, op uint64) {
 	t.Helper()
 	planes := len(all[0].planes)
 	progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, InPlace: inPlace})
@@ -240,7 +240,7 @@ func TestCutAnywhere(t *testing.T) {
 // cutOnce cuts a stream after limit bytes. sides says which ranks notice it: 1 the lower one, 2 the higher one, 3 both.
 func cutOnce(t *testing.T, s *schedule.Schedule, ranks, planes int, count int64, inPlace bool, limit, sides int) {
 	r := &relay{limit: limit}
-	var all []*Endpoint
+	var all []*endpoint
 	ready, done := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	r.cut = func() {

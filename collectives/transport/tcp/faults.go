@@ -17,7 +17,7 @@ import (
 const faultAfter = time.Second
 
 // Faults implements [transport.FaultFinder].
-func (e *Endpoint) Faults() (all []transport.Fault) {
+func (e *endpoint) Faults() (all []transport.Fault) {
 	for plane, local := range e.local {
 		if seen := nic.FaultOfAddress(local); seen != "" {
 			all = append(all, transport.Fault{Plane: plane, Peer: transport.Itself, Seen: seen})

@@ -15,12 +15,12 @@ import (
 func TestFaultsOfIdleConnection(t *testing.T) {
 	t.Parallel()
 	all := connect(t, "127.0.0.1:0", 3, 1)
-	e := all[0].(*Endpoint)
+	e := all[0].(*endpoint)
 	if f := e.Faults(); len(f) > 0 {
 		t.Errorf("faults %+v before the peer is silent", f)
 	}
 	silence := []unix.SockFilter{{Code: unix.BPF_RET}} // accepts 0 bytes of a segment
-	err := unix.SetsockoptSockFprog(all[1].(*Endpoint).conn(0, 0).fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+	err := unix.SetsockoptSockFprog(all[1].(*endpoint).conn(0, 0).fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 		&unix.SockFprog{Len: 1, Filter: &silence[0]})
 	if err != nil {
 		t.Fatal(err)

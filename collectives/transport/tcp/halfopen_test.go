@@ -20,7 +20,7 @@ import (
 // vanish ends a rank's connections as the loss of its host does: the kernel sends nothing to the peers.
 func vanish(t *testing.T, e transport.Endpoint) {
 	t.Helper()
-	for _, c := range e.(*Endpoint).conns {
+	for _, c := range e.(*endpoint).conns {
 		if err := unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1); err != nil {
 			t.Skipf("needs CAP_NET_ADMIN, to close a connection without notice to the peer: %v", err)
 		}

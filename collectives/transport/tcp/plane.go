@@ -14,7 +14,7 @@ const (
 
 // plane is a [transport.Lander] and [transport.Borrower] with one connection per peer.
 type plane struct {
-	e     *Endpoint
+	e     *endpoint
 	id    int
 	conns []*conn // by rank; nil for this rank
 }

@@ -279,7 +279,7 @@ func TestUnreadDataWakesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Wait(e.Arm(), time.Hour) // the edge
-	te := e.(*Endpoint)
+	te := e.(*endpoint)
 	te.mu.Lock()
 	te.poll.Poll()
 	te.mu.Unlock()

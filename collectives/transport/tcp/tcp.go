@@ -38,10 +38,10 @@ const (
 	events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP
 )
 
-// Endpoint is one rank's connections; it implements [transport.Endpoint].
+// endpoint is one rank's connections; it implements [transport.Endpoint].
 //
 // A poll sets conn.readable, which stays set until a receive returns EAGAIN. conn.full is the same for sending.
-type Endpoint struct {
+type endpoint struct {
 	rank   int
 	planes []transport.Plane
 	conns  []*conn      // all connections, by event id
@@ -54,8 +54,8 @@ type Endpoint struct {
 }
 
 // newEndpoint takes ownership of the connected sockets fds[plane][rank]. It ignores the entry of this rank.
-func newEndpoint(rank int, fds [][]int) (*Endpoint, error) {
-	e := &Endpoint{rank: rank}
+func newEndpoint(rank int, fds [][]int) (*endpoint, error) {
+	e := &endpoint{rank: rank}
 	for id, row := range fds {
 		p := &plane{e: e, id: id, conns: make([]*conn, len(row))}
 		for peer, fd := range row {
@@ -101,16 +101,16 @@ func prepare(fd int) error {
 }
 
 // Planes implements [transport.Endpoint].
-func (e *Endpoint) Planes() []transport.Plane { return e.planes }
+func (e *endpoint) Planes() []transport.Plane { return e.planes }
 
 // Arm implements [transport.Endpoint].
-func (e *Endpoint) Arm() uint32 {
+func (e *endpoint) Arm() uint32 {
 	e.armed = true
 	return e.poll.Arm()
 }
 
 // Wait implements [transport.Endpoint].
-func (e *Endpoint) Wait(armed uint32, d time.Duration) {
+func (e *endpoint) Wait(armed uint32, d time.Duration) {
 	e.mu.Lock()
 	for _, c := range e.conns {
 		c.expectMore()
@@ -121,11 +121,11 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 }
 
 // Wake implements [transport.Endpoint].
-func (e *Endpoint) Wake() { e.poll.Wake() }
+func (e *endpoint) Wake() { e.poll.Wake() }
 
 // pollReady marks the connections that have become ready. It polls at most once for all connections; see
 // [poller.Set.PollOnce] for seen. The caller holds mu.
-func (e *Endpoint) pollReady(seen *uint64) {
+func (e *endpoint) pollReady(seen *uint64) {
 	ready := e.poll.PollOnce(seen)
 	for i := range ready {
 		ev := &ready[i]
@@ -142,7 +142,7 @@ func (e *Endpoint) pollReady(seen *uint64) {
 
 // Close implements [transport.Endpoint]. Peers still receive the frames that this rank has sent, then
 // [transport.ErrPeerLost].
-func (e *Endpoint) Close() error {
+func (e *endpoint) Close() error {
 	e.poll.Close(func() {
 		if e.guard != nil {
 			e.guard.stop()
@@ -154,7 +154,7 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
-func (e *Endpoint) closeConns() {
+func (e *endpoint) closeConns() {
 	for _, c := range e.conns {
 		if c.fd < 0 {
 			continue

@@ -18,14 +18,14 @@ const lockRetry = 20 * time.Millisecond
 // Apply implements driver.Switch. The switch's locks are held from before the map is compared
 // until the change is verified. If the switch can undo (confirmed commits) and then reports another map than After, the
 // driver makes it undo the change, which counts as refused.
-func (w *Switch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {
+func (w *swtch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {
 	var report []driver.Circuit
 	err := w.use(ctx, func() (err error) {
 		if len(c.Before) != len(w.ports.in) || len(c.After) != len(w.ports.in) {
 			return fmt.Errorf("%w: maps of %d and %d ports, the switch has %d", driver.ErrRefused, len(c.Before),
 				len(c.After), len(w.ports.in))
 		}
-		t := &transaction{Switch: w, after: c.After}
+		t := &transaction{swtch: w, after: c.After}
 		defer t.release(ctx)
 		tol := w.tol
 		if err := t.begin(ctx); err != nil {
@@ -46,7 +46,7 @@ func (w *Switch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, 
 
 // transaction is a change in progress: a driver.Protocol that holds the locks.
 type transaction struct {
-	*Switch
+	*swtch
 	after  circuit.Permutation
 	locked *session  // whose locks these are
 	sent   time.Time // when the switch accepted the change

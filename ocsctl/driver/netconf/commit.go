@@ -51,7 +51,7 @@ func (t *transaction) commit(ctx context.Context) error {
 // settle ends a confirmed commit: it confirms the commit if the switch has the requested map, and cancels it otherwise.
 // A refused confirmation means that the commit has ended already, or has not begun yet. Only with the locks, when no
 // older session can still act, can the driver distinguish these cases.
-func (w *Switch) settle(ctx context.Context, locked bool) error {
+func (w *swtch) settle(ctx context.Context, locked bool) error {
 	p := w.pending
 	if p == nil {
 		return nil

@@ -30,7 +30,7 @@ func FuzzAnswer(f *testing.F) {
 			io.Reader
 			io.Writer
 		}{bytes.NewReader(append(answer, "]]>]]>"...)), io.Discard}
-		w := &Switch{ports: p, session: &session{conn: io.NopCloser(nil), framer: wire.NewFramer(stream, 1<<16),
+		w := &swtch{ports: p, session: &session{conn: io.NopCloser(nil), framer: wire.NewFramer(stream, 1<<16),
 			timeout: time.Minute}}
 		m, err := w.read(context.Background(), w.call)
 		switch {

@@ -12,8 +12,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Switch is a driver.Switch over one NETCONF session. It opens a new session when the session breaks.
-type Switch struct {
+// swtch is a driver.Switch over one NETCONF session. It opens a new session when the session breaks.
+type swtch struct {
 	name  string // for errors
 	open  Dial
 	ports ports
@@ -26,7 +26,7 @@ type Switch struct {
 	closed  bool
 }
 
-var _ driver.Switch = (*Switch)(nil)
+var _ driver.Switch = (*swtch)(nil)
 
 // Name is the driver's name in fabric files.
 const Name = "netconf"
@@ -48,7 +48,7 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 
 // OpenStream is Open over other streams than SSH: tunnels that have authenticated both sides.
 func OpenStream(ctx context.Context, t driver.Target, dial Dial) (driver.Switch, error) {
-	w := &Switch{name: t.Endpoint, open: dial, tol: t.Tolerance, wait: t.Timeout, turn: make(chan struct{}, 1)}
+	w := &swtch{name: t.Endpoint, open: dial, tol: t.Tolerance, wait: t.Timeout, turn: make(chan struct{}, 1)}
 	if w.wait <= 0 {
 		w.wait = defaultTimeout
 	}
@@ -67,7 +67,7 @@ func OpenStream(ctx context.Context, t driver.Target, dial Dial) (driver.Switch,
 }
 
 // use opens a session if necessary, and runs f while no other call uses the session.
-func (w *Switch) use(ctx context.Context, f func() error) error {
+func (w *swtch) use(ctx context.Context, f func() error) error {
 	select {
 	case <-w.turn:
 	case <-ctx.Done():
@@ -81,7 +81,7 @@ func (w *Switch) use(ctx context.Context, f func() error) error {
 }
 
 // connect opens a session if none works.
-func (w *Switch) connect(ctx context.Context) error {
+func (w *swtch) connect(ctx context.Context) error {
 	if w.closed {
 		return errors.New("closed")
 	}
@@ -101,12 +101,12 @@ func (w *Switch) connect(ctx context.Context) error {
 }
 
 // call sends a request once, in the present session.
-func (w *Switch) call(ctx context.Context, op *wire.Element) (*wire.Element, error) {
+func (w *swtch) call(ctx context.Context, op *wire.Element) (*wire.Element, error) {
 	return w.session.call(ctx, op)
 }
 
 // do sends requests until one fails.
-func (w *Switch) do(ctx context.Context, ops ...*wire.Element) error {
+func (w *swtch) do(ctx context.Context, ops ...*wire.Element) error {
 	for _, op := range ops {
 		if _, err := w.call(ctx, op); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (w *Switch) do(ctx context.Context, ops ...*wire.Element) error {
 
 // query requests data or a lock. Such requests have no effect beyond their session. So if the session has ended since
 // its last use, query repeats the request once in a new session.
-func (w *Switch) query(ctx context.Context, op *wire.Element) (*wire.Element, error) {
+func (w *swtch) query(ctx context.Context, op *wire.Element) (*wire.Element, error) {
 	data, err := w.call(ctx, op)
 	if !errors.Is(err, errLost) || errors.Is(err, driver.ErrProtocol) || ctx.Err() != nil {
 		return data, err
@@ -130,7 +130,7 @@ func (w *Switch) query(ctx context.Context, op *wire.Element) (*wire.Element, er
 
 // have requests containers of the module. If the switch refuses because it lacks one of them, have requests each
 // separately.
-func (w *Switch) have(ctx context.Context, names ...string) (*wire.Element, error) {
+func (w *swtch) have(ctx context.Context, names ...string) (*wire.Element, error) {
 	var all []*wire.Element
 	for _, n := range names {
 		all = append(all, optical(n))
@@ -153,7 +153,7 @@ func (w *Switch) have(ctx context.Context, names ...string) (*wire.Element, erro
 	return data, nil
 }
 
-func (w *Switch) wrap(err error) error {
+func (w *swtch) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (w *Switch) wrap(err error) error {
 }
 
 // Info implements driver.Switch.
-func (w *Switch) Info(ctx context.Context) (driver.Info, error) {
+func (w *swtch) Info(ctx context.Context) (driver.Info, error) {
 	var info driver.Info
 	err := w.use(ctx, func() error {
 		data, err := w.have(ctx, "product-information", "port-config", "opm-power")
@@ -208,7 +208,7 @@ func dialect(peer wire.Hello) string {
 }
 
 // Read implements driver.Switch.
-func (w *Switch) Read(ctx context.Context) (circuit.Permutation, error) {
+func (w *swtch) Read(ctx context.Context) (circuit.Permutation, error) {
 	var m circuit.Permutation
 	err := w.use(ctx, func() (err error) {
 		m, err = w.read(ctx, w.query)
@@ -218,7 +218,7 @@ func (w *Switch) Read(ctx context.Context) (circuit.Permutation, error) {
 }
 
 // read reads and checks the map.
-func (w *Switch) read(ctx context.Context, ask func(context.Context, *wire.Element) (*wire.Element,
+func (w *swtch) read(ctx context.Context, ask func(context.Context, *wire.Element) (*wire.Element,
 	error)) (circuit.Permutation, error) {
 	data, err := ask(ctx, getMap())
 	if err != nil {
@@ -264,7 +264,7 @@ func (p ports) matching(rows []wire.Pair) (circuit.Permutation, error) {
 }
 
 // Health implements driver.Switch: ingress ports first, in order of the map.
-func (w *Switch) Health(ctx context.Context) ([]driver.Health, error) {
+func (w *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 	var all []driver.Health
 	err := w.use(ctx, func() error {
 		data, err := w.have(ctx, "port-config", "opm-power")
@@ -296,7 +296,7 @@ func (w *Switch) Health(ctx context.Context) ([]driver.Health, error) {
 
 // Close implements driver.Switch. It waits for the call in progress, and leaves the map as it
 // is; locks end with the session.
-func (w *Switch) Close() error {
+func (w *swtch) Close() error {
 	<-w.turn
 	defer func() { w.turn <- struct{}{} }()
 	if w.closed = true; w.session != nil && !w.session.broken {

@@ -18,10 +18,9 @@ type Remote struct {
 }
 
 type remote struct {
-	late     atomic.Bool
-	flushes  atomic.Int64
-	exported atomic.Int64
-	hold     atomic.Pointer[chan struct{}]
+	late    atomic.Bool
+	flushes atomic.Int64
+	hold    atomic.Pointer[chan struct{}]
 }
 
 var _ device.Remote = Remote{}
@@ -42,9 +41,6 @@ func (r Remote) NeedFlush(hold chan struct{}) {
 
 // Flushes returns the number of calls of FlushRemote.
 func (r Remote) Flushes() int { return int(r.flushes.Load()) }
-
-// Exported returns the number of dma-bufs so far.
-func (r Remote) Exported() int { return int(r.exported.Load()) }
 
 // RemoteWrites implements [device.Remote].
 func (r Remote) RemoteWrites() (bool, error) { return r.late.Load(), r.entered("RemoteWrites") }
@@ -70,9 +66,6 @@ func (r Remote) ExportBuf(at unsafe.Pointer, size int) (int, uint64, error) {
 		return -1, 0, fmt.Errorf("ExportBuf: %p: %w", at, device.ErrDriver)
 	}
 	fd, err := unix.FcntlInt(b.fd.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		r.exported.Add(1)
-	}
 	return fd, uint64(uintptr(at) - b.at), err
 }
 
