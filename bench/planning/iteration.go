@@ -93,8 +93,8 @@ func planIteration(
 	}
 	const iterations = 6
 	played, err := play.Run(p, c.Plan, iterations)
-	if err == nil && !plans.SameUS(played.IterationUS, c.Plan.IterationUS) {
-		err = fmt.Errorf("the plan states %v us, playing it takes %v us", c.Plan.IterationUS, played.IterationUS)
+	if err == nil && !plans.SameUS(played, c.Plan.IterationUS) {
+		err = fmt.Errorf("the plan states %v us, playing it takes %v us", c.Plan.IterationUS, played)
 	}
 	return point, err
 }

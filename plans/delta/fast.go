@@ -38,7 +38,6 @@ type Found struct {
 	*Plan
 	Bounds      []int // by link, most circuits that can be of use
 	Evaluations int   // topologies judged
-	Generations int
 }
 
 // Fast searches for the topology with the shortest iteration, and among those with the fewest ports: DELTA-Fast.
@@ -71,8 +70,7 @@ func (p *Planner) Fast(ctx context.Context, o Options) (*Found, error) {
 	}
 	s.descend(ctx)
 	plan := p.polish(ctx, s.pool[0].c, o.Sharing)
-	return &Found{Plan: s.minimizePorts(ctx, plan), Bounds: s.bounds, Evaluations: s.evaluations,
-		Generations: s.generations}, nil
+	return &Found{Plan: s.minimizePorts(ctx, plan), Bounds: s.bounds, Evaluations: s.evaluations}, nil
 }
 
 // optimal reports that no topology is faster than the best so far.

@@ -108,8 +108,8 @@ func TestPlans(t *testing.T) {
 		played, err := play.Run(p, c.Plan, 64)
 		if err != nil {
 			t.Errorf("seed %d: %v", seed, err)
-		} else if !plans.SameUS(played.IterationUS, c.Plan.IterationUS) {
-			t.Errorf("seed %d: played %v us, planned %v us", seed, played.IterationUS, c.Plan.IterationUS)
+		} else if !plans.SameUS(played, c.Plan.IterationUS) {
+			t.Errorf("seed %d: played %v us, planned %v us", seed, played, c.Plan.IterationUS)
 		}
 		for _, o := range c.Outcomes {
 			if o.Name == iteration.Packet {
@@ -175,8 +175,8 @@ func TestKnownWay(t *testing.T) {
 		if _, err := check.Check(p, plan); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		if played, err := play.Run(p, plan, 64); err != nil || !plans.SameUS(played.IterationUS, plan.IterationUS) {
-			t.Errorf("seed %d: played %+v, planned %v us: %v", seed, played, plan.IterationUS, err)
+		if played, err := play.Run(p, plan, 64); err != nil || !plans.SameUS(played, plan.IterationUS) {
+			t.Errorf("seed %d: played %v us, planned %v us: %v", seed, played, plan.IterationUS, err)
 		}
 		for at := range plan.Calls {
 			if n := len(plan.Calls[at].Switches); n > 0 {

@@ -38,9 +38,9 @@ func played(t *testing.T, site *Site, steps []Step, all []*Agreed) float64 {
 		plan.Plans = append(plan.Plans, all[i].Plan)
 		plan.Calls = append(plan.Calls, iteration.Placed{Call: c, Plan: c})
 	}
-	result, err := play.Run(w.problem, plan, 40)
+	us, err := play.Run(w.problem, plan, 40)
 	require.NoError(t, err)
-	return result.IterationUS
+	return us
 }
 
 // TestTogether: plans of an iteration are feasible, sealed, meet each other, and are never slower than plans that are

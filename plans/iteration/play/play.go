@@ -15,26 +15,21 @@ import (
 	"lightpath/plans/sim"
 )
 
-// Result is a played plan.
-type Result struct {
-	IterationUS float64 // mean of the later iterations
-	FirstUS     float64 // the first iteration, whose planes have their circuits
-}
-
-// Run plays a number of iterations, at least 2. Errors wrap [sim.ErrPlan], naming the call.
-func Run(p *iteration.Problem, plan *iteration.Plan, iterations int) (*Result, error) {
+// Run plays a number of iterations, at least 2. It returns the mean time of one in the second half. Errors wrap
+// [sim.ErrPlan], naming the call.
+func Run(p *iteration.Problem, plan *iteration.Plan, iterations int) (us float64, err error) {
 	r := &runner{p: p, plan: plan, busy: make([]float64, p.Fabric.Planes), known: map[[2]int]*sim.Result{}}
 	begins := []float64{0}
 	for range max(2, iterations) {
 		next, err := r.iteration(begins[len(begins)-1])
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		begins = append(begins, next)
 	}
 	n := len(begins) - 1
 	half := n / 2
-	return &Result{IterationUS: (begins[n] - begins[half]) / float64(n-half), FirstUS: begins[1]}, nil
+	return (begins[n] - begins[half]) / float64(n-half), nil
 }
 
 type runner struct {

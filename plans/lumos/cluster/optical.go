@@ -297,8 +297,7 @@ func (o *optical) release(job int) {
 type Rewiring struct {
 	Times  int     // starts of jobs that need links between pods
 	Links  int     // that the core can have
-	Made   int     // circuits' links made anew, over all times
-	Needed int     // a bound on that from below
+	Needed int     // a bound from below on the links to make anew, over all times
 	Shared int     // links that jobs did without, sharing others
 	Ratio  float64 // of links made anew per time, averaged
 	// Contended counts times after which some leaf had more than tau links by one spine.
@@ -309,7 +308,6 @@ type Rewiring struct {
 func (r *Rewiring) add(c lumos.Change, shared int, core *lumos.Core) {
 	r.Times++
 	r.Links = c.Links
-	r.Made += c.Made
 	r.Needed += c.Needed
 	r.Shared += shared
 	r.sum += c.Ratio()

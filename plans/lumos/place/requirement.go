@@ -20,7 +20,6 @@ type Pair struct {
 
 // Requirement is a job's leaf-level network requirement, a row per pair of leaves, by A and B.
 type Requirement struct {
-	Shape Shape
 	Pairs []Pair
 }
 
@@ -30,7 +29,7 @@ type Requirement struct {
 func (a *Arrangement) Requirement(shape Shape) *Requirement {
 	type key struct{ a, b int32 }
 	index := map[key]int{}
-	r := &Requirement{Shape: shape}
+	r := &Requirement{}
 	var flows []Flow
 	var back []float64 // from B to A, by pair, where Flows counts A to B
 	for phase := range NumPhases {

@@ -53,7 +53,6 @@ type Result struct {
 	Values    []float64 // one per variable; nil without a solution
 	Objective float64   // of Values; +Inf without
 	Bound     float64   // no solution is below; -Inf where the solver did not say
-	Wall      time.Duration
 }
 
 // Gap returns how far Objective is above Bound, relative to Objective.
@@ -132,7 +131,6 @@ func find(name string) (*Solver, error) {
 type job struct {
 	dir     string
 	program *mip.Program
-	began   time.Time
 }
 
 func newJob(p *mip.Program) (*job, error) {
@@ -140,7 +138,7 @@ func newJob(p *mip.Program) (*job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSolver, err)
 	}
-	j := &job{dir: dir, program: p, began: time.Now()}
+	j := &job{dir: dir, program: p}
 	var text bytes.Buffer
 	if err := p.WriteLP(&text, "lightpath"); err != nil {
 		j.close()
@@ -186,7 +184,7 @@ func (j *job) run(ctx context.Context, o Options, name string, args ...string) (
 
 // result makes a Result of values by name, nil for none.
 func (j *job) result(status Status, values map[string]float64, bound float64) (Result, error) {
-	r := Result{Status: status, Objective: math.Inf(1), Bound: bound, Wall: time.Since(j.began)}
+	r := Result{Status: status, Objective: math.Inf(1), Bound: bound}
 	if values == nil || status == Infeasible || status == Unknown {
 		if status == Optimal || status == Feasible {
 			return r, fmt.Errorf("%w: %v without values", ErrSolver, status)

@@ -21,9 +21,8 @@ type Step struct {
 
 // Schedule holds the shift of the circuits for each step.
 type Schedule struct {
-	US        float64        // completion time, switches included
-	Reconfigs int            // switches, the free first setting not counted
-	Log2      [MaxSteps]int8 // per step: circuits r -> r + 2^Log2
+	US   float64        // completion time, switches included
+	Log2 [MaxSteps]int8 // per step: circuits r -> r + 2^Log2
 }
 
 // Synthesize is HARVEST for recursive doubling (Section 5): where to switch, all
@@ -74,10 +73,7 @@ func Synthesize(p *plans.Problem, steps []Step) Schedule {
 	out.US = cost[at]
 	for i := len(steps) - 1; i >= 0; i-- {
 		out.Log2[i] = int8(at)
-		if before := int(from[i][at]); before != at {
-			out.Reconfigs++
-			at = before
-		}
+		at = int(from[i][at])
 	}
 	return out
 }
