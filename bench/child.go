@@ -34,8 +34,8 @@ func NewChild(ctx context.Context, argv ...string) *Child {
 func (c *Child) Start() error { return Start(c.Cmd) }
 
 // Start starts a command whose Pdeathsig is set. The kernel sends that signal when the thread that started the process
-// ends, not the whole process, and package kernel ends threads that have been in a network namespace. So Start uses a
-// thread that never ends.
+// ends, not when its whole process ends. Package kernel ends threads that have been in a network namespace. So Start
+// uses a thread that never ends.
 func Start(cmd *exec.Cmd) error {
 	done := make(chan error)
 	starts() <- func() { done <- cmd.Start() }

@@ -3,8 +3,8 @@ package plans
 import "lightpath/plans/circuit"
 
 // A file has one of two forms. The expanded form states every map and every entry. The compact form states a shift or
-// an exclusive or by a number, any other map by its place in a list, and repeating entries by their first repetition.
-// Decoding gives the same values. So both forms have one digest, that of the expanded form.
+// an exclusive or by a number, and any other map by its place in a list. It states repeating entries by their first
+// repetition. Decoding gives the same values. So both forms have one digest, that of the expanded form.
 
 // mapKey identifies a slice without its elements.
 type mapKey struct {
@@ -193,9 +193,9 @@ func (r *reader) name() (name mapName, err error) {
 	return name, err
 }
 
-// Repeat says that entries of a plane repeat: Planes[j][From:From+Period*Count] is Count times Period
-// entries. Each repetition is StepBy steps and ByUS us after the one before, and the numbers of its maps,
-// where these are shifts, exclusive ors or numbered, are larger by ToBy.
+// Repeat says that entries of a plane repeat: Planes[j][From:From+Period*Count] is Count times Period entries. Each
+// repetition is StepBy steps and ByUS us after the one before. The numbers of its maps, where these are shifts,
+// exclusive ors or numbered, are larger by ToBy.
 type Repeat struct {
 	From, Period, Count int
 	StepBy, ToBy        int

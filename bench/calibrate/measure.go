@@ -52,8 +52,8 @@ const (
 	checkRun  = 3 // its index among all runs
 )
 
-// The shortest wire time is at least shortWire and shortFrames frames, so that the burst that shapers let pass after
-// a pause is a small part of it.
+// The shortest wire time is at least shortWire and shortFrames frames. Shapers let a burst pass after a pause. So it is
+// a small part of that time.
 const (
 	shortWire   = 2 * time.Millisecond
 	shortFrames = 12
@@ -81,8 +81,8 @@ type run struct {
 }
 
 const (
-	// settle is how much longer than a reconfiguration planes rest between iterations, so that the last step of a plan,
-	// back to its first circuits, does not delay the next iteration.
+	// settle is how much longer than a reconfiguration planes rest between iterations. The last step of a plan leads back
+	// to its first circuits. It must not delay the next iteration.
 	settle = 10 * time.Millisecond
 	// warmup iterations are not timed: the first call plans, and takes planes to the first circuits of its plan.
 	warmup = 2

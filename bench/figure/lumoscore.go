@@ -303,7 +303,7 @@ type clusterPoint struct {
 	level      float64
 }
 
-// clusters simulates every point on the fabrics of these names, over several traces, writes a row of the table for
+// clusters simulates every point on the fabrics of these names, over several traces. It writes a row of the table for
 // each run and fabric, and calls visit with the runs of a point.
 func (f *Figure) clusters(ctx context.Context, o Options, names []string, points []clusterPoint,
 	visit func(clusterPoint, []*Clusters, *meansOf),

@@ -1,5 +1,5 @@
-// Package kernels measures the memory bandwidth of reductions beside STREAM. The kernels of package datatype and the
-// folds of package sharedmem run on buffers larger than the caches, by turns with STREAM's loops in C on as many
+// Package kernels measures the memory bandwidth of reductions beside STREAM. It runs the kernels of package datatype
+// and the folds of package sharedmem on buffers larger than the caches. By turns it runs STREAM's loops in C on as many
 // threads.
 //
 // Layer: bench.

@@ -83,10 +83,10 @@ func GPT3B(seed int64) GPTOptions {
 		Seed: seed}
 }
 
-// GPT is synthetic traffic of a model trained with tensor, data and pipeline parallelism, made doubly stochastic as the
-// paper does, then perturbed: sparse and strongly skewed. Within a tensor group, a rank sends to the next rank of the
-// ring, and a fifth of that to the previous rank (bidirectional rings of unequal use). The volumes of ranks differ by
-// up to 20 %, so no two rows are alike.
+// GPT is synthetic traffic of a model trained with tensor, data and pipeline parallelism. It is made doubly stochastic
+// as the paper does, then perturbed: sparse and strongly skewed. Within a tensor group, a rank sends to the next rank
+// of the ring, and a fifth of that to the previous rank (bidirectional rings of unequal use). The volumes of ranks
+// differ by up to 20 %, so no two rows are alike.
 func GPT(o GPTOptions) [][]float64 {
 	rng := source(o.Seed)
 	n := o.Tensor * o.Data * o.Pipeline

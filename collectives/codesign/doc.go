@@ -1,6 +1,6 @@
 // Package codesign chooses the algorithm of a collective together with the plan of its circuits. It searches for the
-// algorithm, its parameters, the order of its steps and the planner that complete a call of a given size on a given
-// fabric soonest.
+// algorithm, its parameters, the order of its steps and the planner. The best of them complete a call of a given size
+// on a given fabric soonest.
 //
 // Planners take the schedule as given. However, the schedule determines how often circuits must change. The search
 // changes three properties of it:

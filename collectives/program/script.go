@@ -14,7 +14,7 @@ const Area = Messages + 1
 //
 // A script has a lane per plane. The batches of a lane run one after another. A batch begins after the batches of other
 // lanes in Wait have ended. The first lane also does the local work. Batches lists each batch after the batches in its
-// Wait, in the same order of steps and planes on all ranks, so running them one by one cannot deadlock.
+// Wait, in the same order of steps and planes on all ranks. So running them one by one cannot deadlock.
 type Script struct {
 	*Program
 	Batches []Batch

@@ -145,8 +145,8 @@ func rabenseifnerReduceScatter(b *builder) {
 }
 
 // xorAllGather is recursive doubling by pairwise exchange: r and r xor 2^i exchange all blocks that they have, 1, 2, 4,
-// .... It has log2 n steps and sends (n-1)/n of S per rank. If n is not a power of two, a step before sends the block
-// of rank r+p to r, and a step after sends all other blocks to r+p.
+// .... It has log2 n steps and sends (n-1)/n of S per rank. If n is not a power of two, there are two more steps. The
+// first sends the block of rank r+p to r. The last sends all other blocks to r+p.
 func xorAllGather(b *builder) {
 	p := floorPow2(b.n)
 	c := &cube{p: p, place: cubeBits(b.n, nil)}

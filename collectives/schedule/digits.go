@@ -74,7 +74,7 @@ func (t *number) zero(x, i int, free []bool) bool {
 }
 
 // layout returns the position of each owner's chunk in working memory. If the number of ranks is a power of the radix,
-// the digits are in the order of the reduce-scatter, so that each of its steps sends one range.
+// the digits are in the order of the reduce-scatter. So each of its steps sends one range.
 func (t *number) layout(order []int) []int {
 	pos := upTo(0, t.n)
 	all := 1
@@ -121,7 +121,7 @@ func (b *builder) digitReduceScatter(t *number, buf Buffer, pos []int, dir int) 
 }
 
 // digitAllGather distributes rank r's chunk of Output from rank r to all ranks. Before the step of a digit, a rank has
-// the chunks of the owners r - dir x for all x whose digits are 0, except those of the earlier steps. It sends them to
+// the chunks of the owners r - dir x, for all x whose digits are 0 except the digits of earlier steps. It sends them to
 // rank r + dir v w, for which they have the index x + v w.
 func (b *builder) digitAllGather(t *number, order []int, pos []int, dir int) {
 	done := make([]bool, len(t.weights))

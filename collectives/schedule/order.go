@@ -30,9 +30,9 @@ func StepOrder(c Collective, algorithm string, n int) ([]int, error) {
 	return slices.Concat(r.order, r.second), nil
 }
 
-// Neighbours yields the names of the algorithms whose order differs from the given one by an exchange of two elements
-// in one half, or of the same two elements in both halves. It yields no name if the order is fixed or the algorithm is
-// not defined on n ranks.
+// Neighbours yields the names of algorithms with another order. The order differs from the given one by an exchange of
+// two elements in one half, or of the same two elements in both halves. It yields no name if the order is fixed or the
+// algorithm is not defined on n ranks.
 func Neighbours(c Collective, algorithm string, n int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		r, err := resolve(c, algorithm, n)

@@ -23,8 +23,8 @@ const (
 	// StuckMirror: the mirror of ingress In (or of egress Out, if In is -1) does not follow, until Clear. New circuits
 	// through it are in the table, but become FAILED. With Silent they are reported as TUNED, and are dark.
 	StuckMirror FaultKind = "stuck-mirror"
-	// LostLight: a fibre was pulled. Until Clear, no light arrives at egress Out or, if Out is -1, at the end of the
-	// circuit from ingress In, although table and port states do not change.
+	// LostLight: a fibre was pulled. Until Clear, no light arrives at egress Out. If Out is -1, none arrives at the end of
+	// the circuit from ingress In. Table and port states do not change.
 	LostLight FaultKind = "lost-light"
 	// FadingLight: a connector is dirty. Until Clear, egress Out or, if Out is -1, the circuit from ingress In loses
 	// LossDB more. Several of them add up.

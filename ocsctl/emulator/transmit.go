@@ -38,7 +38,7 @@ type transmitter struct {
 	start, finish int64
 	free          int64 // when the wire was last free
 	fullAt        int64 // when the receive ring was last seen full for the head; 0 never
-	// If a delay of the switch itself has kept a sender blocked on a full ring, frames that the sender then sends at
+	// A delay of the switch itself may have kept a sender blocked on a full ring. Frames that the sender then sends at
 	// once start earlier by that delay.
 	credit, creditUntil int64
 }

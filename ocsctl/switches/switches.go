@@ -274,8 +274,8 @@ func (d *Device) begin(p *plane, m *move) error {
 	return nil
 }
 
-// Map implements controller.Device. It returns ErrMoving until a move and its verification have ended, then the map
-// that the switch was last read to have, or an error that wraps [ocsctl.ErrUnknownMap].
+// Map implements controller.Device. It returns ErrMoving until a move and its verification have ended. Then it returns
+// the map that the switch had at the last reading, or an error that wraps [ocsctl.ErrUnknownMap].
 func (d *Device) Map(index int) (circuit.Permutation, error) {
 	p, err := d.plane(index)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 //
 // Under the rule Critical, it ranks transfers by the longest path from their start to the end, so that transfers
 // without slack come first. Then it puts the transfers of the critical path that were slower than their full rate
-// before all others, and runs the iteration again, as long as this helps. It also tries fair shares, so the result is
+// before all others. It runs the iteration again, as long as this helps. It also tries fair shares, so the result is
 // never worse than these.
 type judge struct {
 	p      *Planner

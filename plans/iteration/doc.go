@@ -1,5 +1,5 @@
-// Package iteration plans all collectives of a training iteration together. It chooses the plan of each call, so that
-// the call begins on the circuits that the call before leaves, and the switches in the gaps between calls. See
+// Package iteration plans all collectives of a training iteration together. It chooses the plan of each call, and the
+// switches in the gaps between calls. So a call can begin on the circuits that the call before leaves. See
 // docs/design/iteration.md.
 //
 // Layer: inside plans, above planner and iteration/trace. It knows no collective: callers pass the steps of a call. It

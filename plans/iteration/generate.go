@@ -312,7 +312,7 @@ func (s *solver) counts() []int {
 }
 
 // divided returns a setting whose planes are divided among shapes, or nil if there are too few. Calls come one after
-// the other, so the sum of V/k over shapes is least if k is in proportion to the root of V, the bytes of all calls.
+// the other. So the sum of V/k over shapes is least if k is in proportion to the root of V, the bytes of all calls.
 // share, if not nil, are other numbers of units of planes.
 func (s *solver) divided(shapes, share []int) []circuit.Permutation {
 	unit := s.unit()

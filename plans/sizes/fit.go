@@ -26,9 +26,9 @@ const (
 //	D_i  the length of step i
 //	x_v  the time on the wire of transmit v
 //
-// It minimizes the sum of D under two conditions. Every flow gets its bytes. Every chain of activities, on one plane or
-// across planes that switch or transmit together, that begins in step i and ends with a transmit of step j fits into
-// D_i + ... + D_j. Fit never returns a plan slower than scale. The result may be faster than s.Plan on its own
+// It minimizes the sum of D under two conditions. Every flow gets its bytes. A chain of activities is on one plane, or
+// across planes that switch or transmit together. If it begins in step i and ends with a transmit of step j, it fits
+// into D_i + ... + D_j. Fit never returns a plan slower than scale. The result may be faster than s.Plan on its own
 // problem, because the program divides the bytes of any pattern anew.
 //
 // The result states no bound, carries no digest and shares circuits with s.Plan. Errors wrap [ErrPattern].

@@ -19,10 +19,9 @@ type Sized struct {
 	Plan    *plans.Plan
 }
 
-// scale returns the pattern of s on p, whose fabric and flows are those of s.Problem, with
-// every transmit's part of its step as in s and all times as early as possible. The result
-// states no bound and carries no digest. It shares circuits and lists of flows with s.Plan.
-// Errors wrap [ErrPattern].
+// scale returns the pattern of s on p, whose fabric and flows are those of s.Problem. Every transmit has the same part
+// of its step as in s. All times are as early as possible. The result states no bound and carries no digest. It shares
+// circuits and lists of flows with s.Plan. Errors wrap [ErrPattern].
 func scale(s Sized, p *plans.Problem) (*plans.Plan, error) {
 	if err := compatible(s.Problem, p); err != nil {
 		return nil, err

@@ -104,8 +104,8 @@ func (w *network) portEntries() [][]float64 {
 	return ports
 }
 
-// Bound returns a lower bound on the makespan of every timetable of d on s switches, at
-// least the larger of [Bound1] and [Bound2], and says how it is proven.
+// Bound returns a lower bound on the makespan of every timetable of d on s switches. It is at least the larger of
+// [Bound1] and [Bound2]. proof says how it is proven.
 func Bound(d Matrix, s int, delta float64) (value float64, proof string) {
 	return newNetwork(d, plans.Simplex).bound(s, delta, 0, exactRows)
 }

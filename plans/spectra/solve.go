@@ -209,11 +209,10 @@ func (s *searcher) late(lim *limits) func() bool {
 	return func() bool { return s.work() > decomposeWork && s.over(lim, lim.work/2) }
 }
 
-// layered decomposes the large entries before the small ones, where the demands have a gap
-// that parts them. Algorithm 1 lets a large entry wait as long as its ports have many others,
-// and one that is left over makes a permutation long that has small ones otherwise. It may
-// take more permutations. The gap is the one for which the least total is reached; nil
-// where there is none.
+// layered decomposes the large entries before the small ones, where the demands have a gap that parts them. Algorithm 1
+// lets a large entry wait as long as its ports have many others. A large entry that is left over makes a permutation
+// long that otherwise has small ones. It may take more permutations. The gap is the one for which the least total is
+// reached; nil where there is none.
 func (s *searcher) layered(lim *limits) []hold {
 	var best []hold
 	least := math.Inf(1)

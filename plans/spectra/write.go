@@ -106,9 +106,8 @@ func (s *searcher) trim(l *layout, maps []circuit.Permutation) {
 	}
 }
 
-// arrange orders the holds of a unit so that few circuits change, each time taking the
-// nearest, and leaves circuits where they are as long as nothing else needs their ports. It
-// returns the time of the reconfigurations.
+// arrange orders the holds of a unit so that few circuits change: it takes the nearest each time. It leaves circuits
+// where they are until another circuit needs their ports. It returns the time of the reconfigurations.
 func (s *searcher) arrange(p *plans.Problem, held []int, maps []circuit.Permutation) float64 {
 	total := 0.0
 	current := circuit.AllDark(p.Ranks)

@@ -1,4 +1,4 @@
-// Package planning makes the plans of a communicator. It states problems, and keeps families of calls that differ in
+// Package planning makes the plans of a communicator. It states problems. It keeps families of calls that differ in
 // size only, the cache of plans, and the leader's book of plans by shape and by demand matrix.
 //
 // Layer: above dispatch, below ticket and arbiter. It knows shapes and planes, no ranks' messages and no tickets.

@@ -193,8 +193,8 @@ func (s *Session) badBuffer(err error) error {
 	return nil
 }
 
-// BadBuffer returns the error of a call that cannot use some of the memory from an address on, nil if it can or if the
-// memory is not in its buffers.
+// BadBuffer returns the error of a call that cannot use some of the memory from an address on. It returns nil if the
+// call can use it, or if the memory is not in its buffers.
 func BadBuffer(call *calls.Call, at, size uintptr) error {
 	send, recv := call.Extents()
 	var buffer, need string

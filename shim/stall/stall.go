@@ -141,8 +141,8 @@ func Mismatch(seq uint64, a int, called string, b int, other string) error {
 func (b *board) fail(err error) { go b.c.Spread(err) }
 
 // earlierGrace is how long a time-out waits for one in an operation before. A rank that has finished that operation may
-// time out in its next one a little before the ranks that still wait in it, and they know why. It is shorter than the
-// time that such ranks wait for the leader.
+// time out in its next one. The ranks that still wait in the earlier one time out a little later, and they know why. It
+// is shorter than the time that such ranks wait for the leader.
 const earlierGrace = 400 * time.Millisecond
 
 // stuckBefore reports whether a rank that is missing from an operation has reported that it stalls in one before.

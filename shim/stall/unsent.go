@@ -58,8 +58,8 @@ func ReportAwaited(c *comm.Core, peer int, a Awaited) {
 	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgAwaited, Arg: uint64(peer), Body: text})
 }
 
-// Unsent returns an error if another rank waits for a message whose send this rank has not called, while this rank is
-// in a collective that the other rank has not called. Then neither can continue: this rank sends nothing before the
+// Unsent returns an error if another rank waits for a message whose send this rank has not called. Meanwhile this rank
+// is in a collective that the other rank has not called. Then neither can continue: this rank sends nothing before the
 // collective ends. sent returns the number of sends that this rank has called to a rank.
 func Unsent(c *comm.Core, seq uint64, call string, sent func(rank int) uint64) error {
 	s := awaitedSlot.Of(c)

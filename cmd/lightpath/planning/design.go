@@ -57,8 +57,8 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 // sampled is how many of the sizes are used to choose an algorithm.
 const sampled = 4
 
-// choose returns the algorithm of a collective that is best over the sizes to be warmed, under
-// the fabric's costs and for plans that return to where they began, as jobs use them.
+// choose returns the algorithm of a collective that is best over the sizes to be warmed, under the fabric's costs. Its
+// plans return to where they began, as jobs use them.
 func (w *warming) choose(ctx context.Context, c schedule.Collective, root int, bytes []int64) (string, error) {
 	template := w.fabric.Problem()
 	template.Ranks, template.Final.Kind = w.ranks, plans.FinalInitial

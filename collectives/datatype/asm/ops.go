@@ -36,7 +36,7 @@ func floatOps(p string) []operator {
 
 // extreme returns the maximum or minimum of floats. The instruction f returns w if the two are equal or one is NaN. Two
 // cases remain. If w is NaN, the result is v. If the two are equal, the result is the bitwise and (max) or or (min) of
-// both, which selects the right zero and does not change other equal values.
+// both. That selects the right zero and does not change other equal values.
 func extreme(name, p string, f, both func(...Op)) operator {
 	return operator{name: name, combine: func(i isa, w, v reg.VecVirtual) reg.VecVirtual {
 		r, zero := i.vec(), i.vec()

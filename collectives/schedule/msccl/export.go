@@ -258,8 +258,9 @@ func assign(ops []op) []Block {
 	return blocks
 }
 
-// depend sets the ops that each op of a rank waits for. These are the last writer of each chunk that it uses, all
-// readers since then of each chunk that it writes and, for a send, the sends of the last step before it with sends.
+// depend sets the ops that each op of a rank waits for. These are the last writer of each chunk that it uses, and all
+// readers since then of each chunk that it writes. A send also waits for the sends of the last step before it with
+// sends.
 func (e *exporter) depend(r int, ops []op) {
 	writer := map[schedule.Ref]int{}
 	readers := map[schedule.Ref][]int{}

@@ -14,8 +14,8 @@ import (
 // of one step. The alternative is a pipeline with a step for each send; Schedule chooses it if the busiest rank then
 // sends and receives less, summed over the steps. A message that arrives before its receiver is ready stays in Scratch.
 //
-// If the file leaves the order of two conflicting steps open, the step with the lower level comes first, then the step
-// with the lower gpu, tb and step.
+// The file may leave the order of two conflicting steps open. Then the step with the lower level comes first, at equal
+// levels the step with the lower gpu, tb and step.
 //
 // Errors: those of [File.Validate], [ErrDeadlock], [ErrMismatch] for a wrong root and for a custom file (see
 // [File.As]), and [schedule.ErrIncorrect] if f does not compute its collective.

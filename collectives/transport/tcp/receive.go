@@ -219,7 +219,7 @@ func (c *conn) expected() int {
 }
 
 // recvmsg receives into dst and then into room. If the last receive was short, it assumes that this one is short as
-// well and does not notify Go's scheduler, which would move this thread's work to another thread.
+// well. Then it does not notify Go's scheduler, which would move this thread's work to another thread.
 func (c *conn) recvmsg(dst, room []byte) (int, unix.Errno) {
 	if len(dst) == 0 && c.last < shortCall {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&room[0])),

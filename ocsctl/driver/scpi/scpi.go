@@ -283,7 +283,7 @@ type protocol struct{ s *swtch }
 func (p protocol) Map(ctx context.Context) (circuit.Permutation, error) { return p.s.Map(ctx) }
 
 // Send requests SUB and ADD. If no circuit of the switch's table stays, and all of its ports are in the map, Send
-// requests ONLY, so that the switch plans the whole motion at once.
+// requests ONLY. So the switch plans the whole motion at once.
 func (p protocol) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair) ([]error, error) {
 	line := "*CLS"
 	if len(add) > 0 && len(remove) == p.s.table && len(p.s.in) == p.s.size {

@@ -6,8 +6,8 @@ import (
 	"lightpath/internal/decode"
 )
 
-// Decode reads a job file. It is strict: an unknown or repeated field, a value of another type, and everything that
-// [Graph.Validate] refuses is an error that wraps [ErrGraph] and names the field or the line.
+// Decode reads a job file. It is strict. It refuses unknown or repeated fields, values of another type, and everything
+// that [Graph.Validate] refuses. The error wraps [ErrGraph] and names the field or the line.
 func Decode(data []byte) (*Graph, error) {
 	d := &decoder{Reader: decode.NewReader(data)}
 	g := &Graph{}

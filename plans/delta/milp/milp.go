@@ -171,8 +171,8 @@ func (m *Model) topology() {
 	}
 }
 
-// upperBounds is the most circuits that each link can have beside one on every other link,
-// and no more than the flows of all its transfers in one direction use.
+// upperBounds returns the most circuits that each link can have beside one on every other link. It is no more than the
+// flows of all its transfers in one direction use.
 func (m *Model) upperBounds() []int {
 	g := m.g
 	one := slices.Repeat(dag.Circuits{1}, len(g.Links))

@@ -16,8 +16,8 @@ type windows struct {
 	lo, hi      []float64 // by boundary: its earliest and latest time
 }
 
-// events returns the times at which transfers of s start or end, in order, with those closer
-// than tolerance taken for one, and a function from a time to the number of its event.
+// events returns the times at which transfers of s start or end, in order. Times closer than tolerance count as one.
+// The function returns the number of the event at a time.
 func events(g *dag.Graph, s *dag.Schedule, tolerance float64) ([]float64, func(float64) int) {
 	var all []float64
 	for i := range g.Tasks {

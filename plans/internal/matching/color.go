@@ -2,10 +2,9 @@ package matching
 
 import "math/rand/v2"
 
-// Color divides the edges {sender, receiver} of a bipartite multigraph with n senders and
-// n receivers into as many matchings as its largest degree, the fewest possible (Konig's theorem). color[i] in
-// 0..degree-1 is the matching of edge i. The edges are not changed; repeated edges are allowed and get different
-// colours.
+// Color divides the edges {sender, receiver} of a bipartite multigraph with n senders and n receivers into matchings.
+// Their number is its largest degree, the fewest possible (Konig's theorem). color[i] in 0..degree-1 is the matching of
+// edge i. The edges are not changed; repeated edges are allowed and get different colours.
 //
 // Method: vertices of small degree are merged and the graph is padded until it is regular. An Euler split halves an
 // even degree. An odd degree first loses a perfect matching, found by random walks (Goel, Kapralov and Khanna, "Perfect
@@ -143,9 +142,9 @@ func (c *coloring) index(ids []int32, degree int) {
 	}
 }
 
-// split halves the degree: neighbouring slots of a vertex are paired, so every edge has
-// one partner at each end and the edges form even cycles, whose edges go to the two halves in turn. Then the first low
-// ids are one half. The degree must be even.
+// split halves the degree. It pairs neighbouring slots of a vertex, so every edge has one partner at each end. The
+// edges then form even cycles, whose edges go to the two halves in turn. Then the first low ids are one half. The
+// degree must be even.
 func (c *coloring) split(ids []int32) (low int) {
 	const unset, first, second = 0, 1, 2
 	for _, e := range ids {

@@ -9,8 +9,8 @@ import (
 	"lightpath/internal/decode"
 )
 
-// Decode reads a trace file. It is strict: an unknown or repeated field, a value of another type, and everything that
-// [Trace.Validate] refuses is an error that wraps [ErrTrace] and names the field or the line.
+// Decode reads a trace file. It is strict. It refuses unknown or repeated fields, values of another type, and
+// everything that [Trace.Validate] refuses. The error wraps [ErrTrace] and names the field or the line.
 func Decode(data []byte) (*Trace, error) {
 	r := decode.NewReader(data)
 	t, err := Read(r)

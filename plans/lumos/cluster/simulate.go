@@ -46,7 +46,7 @@ const maxIterations = 1 << 20
 // Simulate runs all jobs, first come first served, to the end of the last one. A job starts when the
 // GPUs that it needs are idle, and no job overtakes another.
 //
-// It always ends: an event that is not void begins or ends a phase, starts a job or ends a dark time, and makes at most
+// It always ends. An event that is not void begins or ends a phase, starts a job or ends a dark time. It makes at most
 // one event of each job void. A phase ends at the time predicted for its last rate, even if rounding leaves some work.
 func Simulate(ctx context.Context, c Config) (*Result, error) {
 	if err := check(&c); err != nil {

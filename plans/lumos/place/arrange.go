@@ -67,8 +67,8 @@ func Arrange(shape Shape, grid Grid, servers []int32, shares Volume) (*Arrangeme
 	return byStage, nil
 }
 
-// Fitted returns the requirement with links shared, where a leaf would need more of them than the job has
-// GPUs there, and by how much that prolongs an iteration.
+// Fitted returns the requirement. If a leaf would need more links than the job has GPUs there, flows share links.
+// Fitted also returns by how much that prolongs an iteration.
 func (a *Arrangement) Fitted(shape Shape, shares Volume) (*Requirement, float64, error) {
 	r := a.Requirement(shape)
 	if len(r.Pairs) == 0 {

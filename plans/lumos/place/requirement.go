@@ -23,9 +23,9 @@ type Requirement struct {
 	Pairs []Pair
 }
 
-// Requirement returns the links that give every flow between pods one of its own. Phases follow each
-// other and use the same links (principle 3), each both ways, so a pair of leaves needs what the
-// largest phase needs in its busier direction.
+// Requirement returns the links that give every flow between pods one of its own. Phases follow each other and use the
+// same links (principle 3), each both ways. So a pair of leaves needs the links of the largest phase in its busier
+// direction.
 func (a *Arrangement) Requirement(shape Shape) *Requirement {
 	type key struct{ a, b int32 }
 	index := map[key]int{}

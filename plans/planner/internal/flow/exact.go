@@ -57,8 +57,8 @@ func newExact(s *solver, b *block, limit int) *exact {
 	return x
 }
 
-// solve starts with the paths that the block's routing uses, and ends with a gap of at most epsilon, when the work
-// spent reaches until, or on numerical failure. The block holds the result.
+// solve starts with the paths that the block's routing uses. It ends with a gap of at most epsilon, when the work spent
+// reaches until, or on numerical failure. The block holds the result.
 func (x *exact) solve(epsilon float64, until int64) {
 	for {
 		before := x.program.Work()

@@ -23,8 +23,8 @@ type network struct {
 }
 
 // block is a weakly connected component with flows, up to its symmetry: one source for each orbit of ranks and one
-// class for each orbit of edges. All orbits of a block have the same size. So if a routing of the sources' flows loads
-// class c with x, counted over all of its edges, and every orbit copies the routing, each edge has load x.
+// class for each orbit of edges. All orbits of a block have the same size. Let a routing of the sources' flows load
+// class c with x, counted over all of its edges. If every orbit copies the routing, each edge has load x.
 type block struct {
 	capacity []float64 // class -> capacity of one edge
 	member   []int32   // class -> one of its edges

@@ -23,10 +23,10 @@ import (
 // same optimum. The path stays on the best topology of an interval and takes any number of switches. It also allows
 // a given start and switches that cost by the port. It does not need the sum of an interval in advance.
 //
-// Theta is expensive to compute on several planes. So the time of a step on a candidate is at first a floor
-// (package offer). The search finds a path with floors, raises the floors on the path by a search for routes, and
-// repeats until the path uses no floor that can be raised. No floor is above its time. So the path is the best of
-// all, within the precision of these searches.
+// Theta is expensive to compute on several planes. So the time of a step on a candidate is at first a floor (package
+// offer). The search finds a path with floors, and raises the floors on the path by a search for routes. It repeats
+// this until the path uses no floor that can be raised. No floor is above its time. So the path is the best of all,
+// within the precision of these searches.
 //
 // Appendix A counts the bytes m_i twice, in the demand D = m_i M_i and again in T_i >= beta m_i / theta_i. Here theta
 // is that of M_i, so they count once, as in Equation 3. The first topology is free unless the problem gives it; the

@@ -307,8 +307,8 @@ func (s *splitter) pairs() {
 	s.byColor(ids, best, fewest)
 }
 
-// colorSides colours the pairs of ranks with as many colours as the busiest rank has partners, if the
-// ranks can be divided into two sides such that all pairs are between them.
+// colorSides colours the pairs of ranks with as many colours as the busiest rank has partners. It does so if the ranks
+// can be divided into two sides such that all pairs are between them.
 func (s *splitter) colorSides(ids []int) (color []int, colors int, ok bool) {
 	n := s.m.P.Ranks
 	near := make([][]int, n) // partners
@@ -442,8 +442,8 @@ func (m *Model) DividedAs(plan *plans.Plan) *Model {
 	return &out
 }
 
-// partsAs returns the sub-steps of a step for the given parts of its flows, or nil if the parts do not fit the step, or
-// a unit cannot hold a part.
+// partsAs returns the sub-steps of a step for the given parts of its flows. It returns nil if the parts do not fit the
+// step, or if a unit cannot hold a part.
 func (m *Model) partsAs(whole *Step, parts [][]int) []Step {
 	flows := m.FlowsOf(whole)
 	count := 0

@@ -37,8 +37,8 @@ func (t *Table) BestState() int {
 	}
 }
 
-// refineSome makes the next search for a quarter of the open times of a state, those with the fewest searches, so that
-// a state with too low floors is dropped early.
+// refineSome makes the next search for a quarter of the open times of a state: the times with the fewest searches. So a
+// state with too low floors is dropped early.
 func (t *Table) refineSome(at int) {
 	open, least := 0, closed
 	for k := range t.kinds {

@@ -22,8 +22,8 @@ var flowTiers = [...]flow.Options{
 	{Work: 1e8, Epsilon: 1e-3},
 }
 
-// jointly returns the best joint transmit of st that a search of the given tier finds, a lower bound of the time of
-// joint transmits, and the work spent, roughly in nanoseconds.
+// jointly returns the best joint transmit of st that a search of the given tier finds, and a lower bound of the time of
+// joint transmits. work is the work spent, roughly in nanoseconds.
 func (s *server) jointly(st *model.Step, flows [][2]int, tier int) (o offer, least float64, work int64) {
 	r, bound, err := flow.Best(s.maps, flows, flowTiers[tier], s.m.P.HopUS, plans.WireUS(s.m.P, st.Bytes))
 	if err != nil { // unreachable

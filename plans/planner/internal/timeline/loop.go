@@ -33,9 +33,8 @@ func Better(m *model.Model, a, b *plans.Plan) bool {
 	return m.P.Final.Kind == plans.FinalInitial && Period(a) < Period(b)-model.Tolerance(b.CCTUS)
 }
 
-// beginAtEnd lets a unit that has to return to free circuits begin where it ends and switch
-// before its first transmit, if it is idle for long enough then. It reports whether
-// that replaces the reset.
+// beginAtEnd is for a unit that has to return to free circuits. It lets the unit begin where it ends, and switch before
+// its first transmit, if it is idle for long enough then. It reports whether that replaces the reset.
 func (t *Timeline) beginAtEnd(unit int) bool {
 	m := t.m
 	if m.P.Initial != nil || m.P.Final.Kind != plans.FinalInitial {

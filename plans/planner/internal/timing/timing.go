@@ -7,10 +7,9 @@ import (
 	"lightpath/plans/internal/lp"
 )
 
-// The timing of a fixed pattern is a linear program. With D_i the length of step i, M_i its
-// work in us of data on one plane, r and o the rate and overhead of each of its uses, and
-// for every switch s of a unit between its uses in steps a and b the time se_s by which it
-// leaves a early and ss_s by which it joins b late:
+// The timing of a fixed pattern is a linear program. D_i is the length of step i, and M_i its work in us of data on one
+// plane. r and o are the rate and overhead of each of its uses. A switch s of a unit is between its uses in steps a and
+// b. se_s is the time by which it leaves a early, ss_s the time by which it joins b late.
 //
 //	minimize    sum D_i
 //	(work)      sum over uses of r (D_i - se - ss - o) >= M_i, for each half of the flows
@@ -119,8 +118,8 @@ func (t *Timing) Spend(operations int) { t.greeds += int64(operations) }
 // Flops is the work done so far, for budgets that do not depend on the machine.
 func (t *Timing) Flops() int64 { return t.program.Work() + t.greeds }
 
-// Solve returns the least time of the pattern whose uses and switches are set, or false
-// once that is known to be at least cutoff (or the iteration limit is hit).
+// Solve returns the least time of the pattern whose uses and switches are set. It returns false once that is known to
+// be at least cutoff, or the iteration limit is hit.
 func (t *Timing) Solve(steps int, cutoff float64) (float64, bool) {
 	t.begin(steps)
 	pivots := 60 + 12*(steps+len(t.switches))

@@ -247,8 +247,8 @@ func (s *Search) help(lineup, i int, lost float64) (way int, us float64) {
 	return way, us
 }
 
-// switchLate begins a switch with step i, from whatever line-up is quickest there, and lets
-// the team join one of the steps it takes, or the first after it.
+// switchLate begins a switch with step i, from the line-up that is quickest there. It lets the team join one of the
+// steps that the switch takes, or the first after it.
 func (s *Search) switchLate(i, from int, change float64) {
 	a := &s.answer
 	n := len(a.lineups)
