@@ -16,9 +16,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestGroupedSendRecv is the all-to-all that frameworks write with grouped sends and
-// receives, of another size for each pair, self included and some empty, beside a
-// collective in the same group.
+// TestGroupedSendRecv is the all-to-all that frameworks write with grouped sends and receives. Each pair has another
+// size, self included, and some are empty. A collective is in the same group.
 func TestGroupedSendRecv(t *testing.T) {
 	for _, transport := range []string{"inproc", "shm", "tcp"} {
 		t.Run(transport, func(t *testing.T) {

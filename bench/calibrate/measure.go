@@ -52,8 +52,8 @@ const (
 	checkRun  = 3 // its index among all runs
 )
 
-// The shortest wire time is at least shortWire and shortFrames frames. Shapers let a burst pass after a pause. So it is
-// a small part of that time.
+// The shortest wire time is at least shortWire and shortFrames frames. Shapers let a burst pass after a pause. So the
+// burst is a small part of that time.
 const (
 	shortWire   = 2 * time.Millisecond
 	shortFrames = 12

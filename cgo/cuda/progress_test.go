@@ -19,9 +19,9 @@ import (
 	"lightpath/shim/stream"
 )
 
-// BenchmarkProgress measures the time that the CPU's part in a staged operation adds to a stream. It times an
-// AllReduce of 8 bytes on the stream of rank 0, which the other ranks have reached before, and the same commands by
-// hand, by turns. By hand means: a copy out, a host function that stores a word, a wait for the word, a copy in. In a
+// BenchmarkProgress measures the time that the CPU's part in a staged operation adds to a stream. By turns it times an
+// AllReduce of 8 bytes on the stream of rank 0, and the same commands by hand. The other ranks have reached the
+// AllReduce before. By hand means: a copy out, a host function that stores a word, a wait for the word, a copy in. In a
 // second variant, the library's host function stores the word. A gate holds the stream until all commands are on it.
 // The results are the median and the 99th percentile. With STUB_CUDA_LOOKS=1000000 the stub sees a word at once, as a
 // device does.

@@ -222,7 +222,7 @@ func TestPromisingRadixFirst(t *testing.T) {
 	}
 }
 
-// TestRadices: if each step has circuits of its own, so that no plane switches, the best of the radices takes less than
+// TestRadices: if each step has circuits of its own, no plane switches. Then the best of the radices takes less than
 // 1.5 times as long as the best of all. The measure is the time of a block on one circuit.
 func TestRadices(t *testing.T) {
 	for _, n := range []int{6, 16, 64, 100, 512, 4096} {

@@ -237,8 +237,8 @@ func TestVectorsOfEveryPair(t *testing.T) {
 	}
 }
 
-// TestNaNPayloads checks that a sum or product of a NaN and a number is that NaN, quiet, and that Max and Min of two
-// NaN keep that of src.
+// TestNaNPayloads checks that a sum or product of a NaN and a number is that NaN, quiet. Max and Min of two NaN keep
+// that of src.
 func TestNaNPayloads(t *testing.T) {
 	for _, c := range []struct {
 		t               Type

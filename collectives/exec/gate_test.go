@@ -35,8 +35,8 @@ func (l *latch) Over(message int) {
 	l.at++
 }
 
-// TestGate checks that messages over several planes wait for their gate, that Over is called once for each, and that
-// messages of a rank to itself have no gate.
+// TestGate checks that messages over several planes wait for their gate, and that Over is called once for each.
+// Messages of a rank to itself have no gate.
 func TestGate(t *testing.T) {
 	const n, planes, count = 2, 3, 6
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -74,7 +74,7 @@ func observe(t *testing.T, tm *team) (waits int) {
 }
 
 // TestObserver checks that an observer is told once of the begin and the end of each transfer and of each wait for
-// circuits, on all kinds of planes and in programs with sections.
+// circuits. It tries all kinds of planes, and programs with sections.
 func TestObserver(t *testing.T) {
 	waits := 0
 	schedules(t, 3, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {

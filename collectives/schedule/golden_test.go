@@ -99,8 +99,8 @@ func TestSwingIsBineButterfly(t *testing.T) {
 	}
 }
 
-// TestSwingPorts checks that multi-port Swing on a torus of equal dimensions sends to a different neighbour on each
-// port, and that every flow of a step has 1/ports of a half, a quarter, ....
+// TestSwingPorts checks multi-port Swing on a torus of equal dimensions. It sends to a different neighbour on each
+// port. Every flow of a step has 1/ports of a half, a quarter, ....
 func TestSwingPorts(t *testing.T) {
 	for _, c := range []struct {
 		dims        string
@@ -375,8 +375,8 @@ func TestVariantCosts(t *testing.T) {
 	}
 }
 
-// TestSwingIsContiguous checks that on a power of two, Swing sends one range per port in each step, so that a half on
-// 1024 ranks has ten moves per rank.
+// TestSwingIsContiguous checks that on a power of two, Swing sends one range per port in each step. So a half on 1024
+// ranks has ten moves per rank.
 func TestSwingIsContiguous(t *testing.T) {
 	for _, c := range []struct {
 		coll Collective

@@ -16,7 +16,7 @@ import (
 )
 
 // TestWhenLargePages checks that a buffer gets large pages, except at its ends, when the same pages are used the
-// sixteenth time, and that the system is not asked again for what it has refused.
+// sixteenth time. The system is not asked again for pages that it has refused.
 func TestWhenLargePages(t *testing.T) {
 	const size = 2 << 20
 	space := make([]byte, 8*size)

@@ -18,8 +18,8 @@ func find(q *Quick, r *QuickRecipe) int {
 	return -1
 }
 
-// TestRecipes checks that a Quick finds every recipe that it has learnt, by its number, until it is full, and that
-// recipes with operators that have ended are not found.
+// TestRecipes checks that a Quick finds every recipe that it has learnt, by its number, until it is full. It does not
+// find recipes with operators that have ended.
 func TestRecipes(t *testing.T) {
 	g := newGroup(t, 2, 1)
 	q := NewQuick(g.arenas[0], 64)

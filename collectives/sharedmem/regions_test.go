@@ -14,8 +14,8 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// TestMapped compares every collective with the oracle, with buffers of ranks in regions or not, and checks that
-// buffers in regions are read in place once all ranks have mapped them.
+// TestMapped compares every collective with the oracle, with buffers of ranks in regions or not. Buffers in regions are
+// read in place once all ranks have mapped them.
 func TestMapped(t *testing.T) {
 	memories := []struct {
 		name string
@@ -260,8 +260,8 @@ func TestRefusedRegion(t *testing.T) {
 	}
 }
 
-// TestMappedTakenBack checks that data read from a rank that has abandoned its call is not used, and that reading
-// from a view that no longer exists is an error.
+// TestMappedTakenBack checks that data read from a rank that has abandoned its call is not used. Reading from a view
+// that no longer exists is an error.
 func TestMappedTakenBack(t *testing.T) {
 	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.ReduceScatter, schedule.AllGather} {
 		for _, gone := range []bool{false, true} {

@@ -334,8 +334,8 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// TestOtherCalls checks that a rank which makes another call is an error at the next rank that reads from it, also
-// where no rank had to read when it made that call.
+// TestOtherCalls: if a rank makes another call, the next rank that reads from it gets an error. It does so even if no
+// rank had to read when the call was made.
 func TestOtherCalls(t *testing.T) {
 	run := func(g *group, jobs ...*job) (errs []error) {
 		for r := range g.arenas {

@@ -240,8 +240,8 @@ func TestCarryVerifies(t *testing.T) {
 	}
 }
 
-// TestLostAnswerIsTold: the reason of a switch that did not do what it was asked, and whose answer says no
-// more than that it was busy, is in the verdict.
+// TestLostAnswerIsTold: a switch does not do what it was asked, and its answer says only that it was busy. The verdict
+// has the reason.
 func TestLostAnswerIsTold(t *testing.T) {
 	before, after := circuit.Permutation{1, 0}, circuit.Permutation{0, 1}
 	synctest.Test(t, func(t *testing.T) {

@@ -59,8 +59,8 @@ func TestIdleWireEarnsNothing(t *testing.T) {
 	}
 }
 
-// A sender that keeps its ring full gets exactly the circuit's rate, however late the switch
-// itself runs, as long as that is less than a ring's worth.
+// A sender that keeps its ring full gets exactly the circuit's rate. The switch itself may run late, by less than the
+// time of a full ring.
 func TestRateSurvivesJitter(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

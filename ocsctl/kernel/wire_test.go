@@ -101,8 +101,8 @@ func TestHostInterfaceDown(t *testing.T) {
 	}
 }
 
-// Circuits lead from host to host as they do within one, direct and forwarded, and what is sent on a
-// dark or wrong one is lost and counted.
+// Circuits lead from host to host as they do within one, direct and forwarded. Frames on a dark or wrong circuit are
+// lost and counted.
 func TestHosts(t *testing.T) {
 	f := hostsFabric(t, 2, "2Gbps", true)
 	states, boards, all := upOn(t, f, machines(t, 2))

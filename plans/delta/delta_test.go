@@ -128,8 +128,8 @@ func TestBoundsByHand(t *testing.T) {
 	}
 }
 
-// TestSharing: critical transfers first is never slower than fair shares on the same topology, and its
-// schedules of the whole job pass the validator with the makespan that the reduced job promised.
+// TestSharing: critical transfers first is never slower than fair shares on the same topology. Its schedules of the
+// whole job pass the validator, with the makespan that the reduced job promised.
 func TestSharing(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 4))

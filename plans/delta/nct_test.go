@@ -28,8 +28,8 @@ func hidden(work float64) *dag.Graph {
 	}
 }
 
-// TestNCTWithoutReference: a job whose ideal iteration waits for no communication has NCT 1 if it waits for none on its
-// circuits either, and else none, which is null in its file.
+// TestNCTWithoutReference: the ideal iteration of a job waits for no communication. If the job waits for none on its
+// circuits either, its NCT is 1. Otherwise it has none, which is null in its file.
 func TestNCTWithoutReference(t *testing.T) {
 	for _, c := range []struct {
 		circuits int

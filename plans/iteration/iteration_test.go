@@ -83,7 +83,7 @@ func random(t *testing.T, r *rand.Rand, chain bool, calls int) *iteration.Proble
 // quick is far beyond what tiny problems need: operations end their searches.
 var quick = iteration.Options{TimeLimit: 400 * time.Millisecond}
 
-// TestPlans: for any trace the checker accepts the plan, playing it takes the stated time, and the time is between the
+// TestPlans: for any trace the checker accepts the plan, and playing it takes the stated time. The time is between the
 // bound and each baseline that can be run.
 func TestPlans(t *testing.T) {
 	cases := 40

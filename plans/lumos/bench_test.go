@@ -121,8 +121,8 @@ func (a *anew) update(r *Requirement) (Change, error) {
 	return Change{Links: r.Fabric().Pods * r.Fabric().ocses() / 2, Made: made}, nil
 }
 
-// BenchmarkRewire follows jobs that come and go, and reports links made anew per event, in percent of the
-// core's, and how many any configuration would have to make.
+// BenchmarkRewire follows jobs that come and go. It reports the links made anew per event, in percent of the core's,
+// and how many any configuration would have to make.
 func BenchmarkRewire(b *testing.B) {
 	for _, gpus := range scales {
 		if gpus > 8192 && os.Getenv("LIGHTPATH_TEST_LONG") == "" {

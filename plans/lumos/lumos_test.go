@@ -31,9 +31,8 @@ func randomRequirement(t testing.TB, rng *rand.Rand, f Fabric, most, tries int) 
 	return r
 }
 
-// load sends every link of the requirement over the cluster, cable by cable, and returns the most
-// links on one cable between leaf and spine and on one between pods. It knows ports and the wiring's rules, not
-// how topologies are made.
+// load sends every link of the requirement over the cluster, cable by cable. It returns the most links on one cable
+// between leaf and spine, and on one between pods. It knows ports and the wiring's rules, not how topologies are made.
 func load(l *Logical, c *Configuration, r *Requirement) (leafSpine, core int, err error) {
 	f := l.Fabric
 	type line struct{ a, b, h int } // of leaf and spine, or of pods

@@ -128,8 +128,8 @@ func TestWeaveLoops(t *testing.T) {
 	}
 }
 
-// TestWeaveBothWaysRound: on a pair that holds a ring and its inverse, and on two planes that
-// do, the flows of an exchange each take the shorter way, one hop.
+// TestWeaveBothWaysRound: two planes, simplex or interleaved, hold a ring and its inverse. The flows of an exchange
+// each take the shorter way, one hop.
 func TestWeaveBothWaysRound(t *testing.T) {
 	ring := circuit.Shift(16, 1)
 	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Interleaved} {

@@ -35,8 +35,8 @@ func newSideWorld(t testing.TB, n, size int, shared func(rank int) bool) *shimte
 	return w
 }
 
-// TestOneSidedAllToAll: everyone writes to everyone, its own window included, over shared memory, over
-// connections and over both, at once and again, and a barrier of signals is between the rounds.
+// TestOneSidedAllToAll: every rank writes to every rank, its own window included, at once and again. It does so over
+// shared memory, over connections and over both. A barrier of signals is between the rounds.
 func TestOneSidedAllToAll(t *testing.T) {
 	all, none := func(int) bool { return true }, func(int) bool { return false }
 	for _, k := range []struct {

@@ -27,8 +27,8 @@ func usePool(t *testing.T, queues string) *stream.Pool {
 	return p
 }
 
-// TestSides checks that launches of two communicators never share a side stream, that a communicator keeps its own, and
-// that it leaves them when its launch has ended, or itself.
+// TestSides checks that launches of two communicators never share a side stream. A communicator keeps its own, and
+// leaves them when its launch has ended, or the communicator itself.
 func TestSides(t *testing.T) {
 	p := usePool(t, "16") // 4 side streams
 	var words [2]uint32

@@ -153,8 +153,8 @@ func TestPackagedConfigOutlivesACrash(t *testing.T) {
 	}
 }
 
-// TestDriftOutlivesACrash checks that a restarted controller of real switches, whose file names no journal, finds the
-// change that another writer made to a switch meanwhile, and a circuit that has lost its light.
+// TestDriftOutlivesACrash restarts a controller of real switches, whose file names no journal. It must find the change
+// that another writer made to a switch meanwhile, and a circuit that has lost its light.
 func TestDriftOutlivesACrash(t *testing.T) {
 	model, fabric := fabrictest.Switch(t)
 	// one form for all

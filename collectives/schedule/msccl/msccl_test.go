@@ -77,8 +77,8 @@ var steps = map[string]int{
 // which is correct only for steps of one chunk. The importer chooses a correct order.
 const racy = "allgather-doubling-4-2inst"
 
-// TestImport checks that the files of msccl-tools run in the interpreter, that their schedules are proven,
-// deterministic and have the right number of steps, and that exports of these schedules run in the interpreter.
+// TestImport checks that the files of msccl-tools run in the interpreter. Their schedules are proven, deterministic and
+// have the right number of steps. Exports of these schedules run in the interpreter, too.
 func TestImport(t *testing.T) {
 	files(t, func(t *testing.T, text []byte) {
 		f := collectiveOf(t, decode(t, text))
@@ -154,7 +154,7 @@ func algorithms(t *testing.T, n int, f func(t *testing.T, s *schedule.Schedule))
 }
 
 // TestExport checks that exported algorithms run in the interpreter with one slot per connection, in place and with
-// separate buffers, and that reading them again gives schedules with at most as many steps.
+// separate buffers. Reading them again gives schedules with at most as many steps.
 func TestExport(t *testing.T) {
 	sizes := []int{1, 2, 3, 5}
 	if os.Getenv("LIGHTPATH_TEST_LONG") != "" {

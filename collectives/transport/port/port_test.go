@@ -125,8 +125,8 @@ func (l *loop) endpoint(t testing.TB, rank, mtu int) transport.Endpoint {
 	return e
 }
 
-// rings returns circuits from each rank to the next on even planes and to the previous on odd planes, so that every
-// rank reaches every other by forwarding.
+// rings returns circuits from each rank to the next on even planes and to the previous on odd planes. So every rank
+// reaches every other by forwarding.
 func rings(ranks, planes int) []circuit.Permutation {
 	maps := make([]circuit.Permutation, planes)
 	for p := range maps {
@@ -237,8 +237,8 @@ func TestRingOfForwardersDoesNotDeadlock(t *testing.T) {
 	}
 }
 
-// TestFramesForThisRankDoNotBlockTransit checks that PeekTransit copies frames for this rank out of the ring, that
-// Peek still returns them in order, and that PeekTransit stops at the limit of the stash.
+// TestFramesForThisRankDoNotBlockTransit checks that PeekTransit copies frames for this rank out of the ring, and stops
+// at the limit of the stash. Peek still returns them in order.
 func TestFramesForThisRankDoNotBlockTransit(t *testing.T) {
 	l := newLoop(t, rings(3, 1), 64, 128)
 	send := l.endpoint(t, 0, 128).Planes()[0]

@@ -57,8 +57,8 @@ func wants(t *testing.T, err, is error, words ...string) {
 	}
 }
 
-// TestUnacknowledgedRequestsAreAnError checks that requests without an acknowledgement are an error that names ranks,
-// plane, epoch, queue pair and status, and that all later calls for the peer return it.
+// TestUnacknowledgedRequestsAreAnError checks that requests without an acknowledgement are an error. It names ranks,
+// plane, epoch, queue pair and status, and all later calls for the peer return it.
 func TestUnacknowledgedRequestsAreAnError(t *testing.T) {
 	n, p, _ := pair(t, rdma.ListenOptions{})
 	n.Drop(func(_, _ uint32, _ uint64) bool { return true })

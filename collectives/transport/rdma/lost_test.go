@@ -116,8 +116,8 @@ func TestEveryLossIsAnError(t *testing.T) {
 	}
 }
 
-// TestDrainedWaitsForConfirmation checks that without acknowledgements a plane is not drained before the receiver has
-// confirmed all frames, although their requests are complete, and that the receiver confirms without calling Peek.
+// TestDrainedWaitsForConfirmation checks planes without acknowledgements. A plane is not drained before the receiver
+// has confirmed all frames, although their requests are complete. The receiver confirms without calling Peek.
 func TestDrainedWaitsForConfirmation(t *testing.T) {
 	n, p, e := pair(t, unacknowledged)
 	n.HoldAcks(0x11)

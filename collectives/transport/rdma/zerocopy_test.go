@@ -14,8 +14,8 @@ import (
 	"lightpath/internal/require"
 )
 
-// TestLend checks that large payloads in registered memory are sent without a copy and all other payloads are copied,
-// and that Returned reports when the device no longer reads a payload.
+// TestLend checks that large payloads in registered memory are sent without a copy, and all other payloads are copied.
+// Returned reports when the device no longer reads a payload.
 func TestLend(t *testing.T) {
 	for _, o := range []rdma.ListenOptions{{}, unacknowledged} {
 		n := network(t)

@@ -44,8 +44,8 @@ func drop(t *testing.T, fd int) {
 	require.NoError(t, errors.Join(unix.Dup3(ends[0], fd, unix.O_CLOEXEC), unix.Close(ends[0]), unix.Close(ends[1])))
 }
 
-// TestConnectionReset checks that both ends of a reset connection return ErrPeerLost with the peer and the plane, that
-// the other plane continues, and that a new communicator can use the plane again.
+// TestConnectionReset checks that both ends of a reset connection return ErrPeerLost with the peer and the plane. The
+// other plane continues. A new communicator can use the plane again.
 func TestConnectionReset(t *testing.T) {
 	e := connect(t, "127.0.0.1:0", 3, 2)
 	cut := e[0].Planes()[1].(*plane).conns[2].fd

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFaultsOfIdleConnection checks that a rank sees a silent peer also on a connection that carries nothing and is
-// never replaced, as the ranks of a stalled collective have. The other peer, which answers, is no fault.
+// TestFaultsOfIdleConnection checks that a rank sees a silent peer also on an idle connection that is never replaced.
+// The ranks of a stalled collective have such connections. The other peer, which answers, is no fault.
 func TestFaultsOfIdleConnection(t *testing.T) {
 	t.Parallel()
 	all := connect(t, "127.0.0.1:0", 3, 1)

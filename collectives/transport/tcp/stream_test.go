@@ -195,8 +195,8 @@ func TestReceiveSizes(t *testing.T) {
 	}
 }
 
-// TestWakesForMuch checks that a rank which sleeps for a large frame wakes when much of it has arrived, or its end, and
-// then for any byte of the next header.
+// TestWakesForMuch checks that a rank which sleeps for a large frame wakes when much of it has arrived, or its end.
+// Then it wakes for any byte of the next header.
 func TestWakesForMuch(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

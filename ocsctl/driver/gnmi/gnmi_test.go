@@ -88,8 +88,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// BenchmarkApply is a change of a whole map of 192 ports of a switch that takes no time, with the
-// read before it, the subscription, and the read-back after it.
+// BenchmarkApply is a change of a whole map of 192 ports of a switch that takes no time. It includes the read before,
+// the subscription, and the read-back.
 func BenchmarkApply(b *testing.B) {
 	const ports = 192
 	for _, name := range dialect.Names() {

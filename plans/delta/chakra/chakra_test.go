@@ -118,8 +118,8 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// TestAbsentControl: a control dependency of a node on itself or on one that is not in the trace is left out with a
-// warning, and all of them are where they make a cycle. A data dependency is refused.
+// TestAbsentControl: a control dependency of a node on itself, or on one that is not in the trace, is left out with a
+// warning. If control dependencies make a cycle, all are left out. A data dependency is refused.
 func TestAbsentControl(t *testing.T) {
 	traces := pair()
 	traces[1].Nodes[1].Control = []uint64{3, 4, 9}

@@ -66,8 +66,8 @@ func serial(g *dag.Graph) *dag.Schedule {
 	return s
 }
 
-// oracle finds the least makespan of a tiny graph by trying every topology and every order of
-// starts and ends, each by a linear program that is stated without the model's code.
+// oracle finds the least makespan of a tiny graph. It tries every topology and every order of starts and ends, each by
+// a linear program that is stated without the model's code.
 type oracle struct {
 	g       *dag.Graph
 	n       int
@@ -124,8 +124,8 @@ next:
 	}
 }
 
-// solve states: variable k < 2n is the time before event k since the one before it, then
-// volumes of transfers in those intervals, in us of one circuit, then the makespan.
+// solve states the program. Variable k < 2n is the time before event k since the one before it. Then come volumes of
+// transfers in those intervals, in us of one circuit, then the makespan.
 func (o *oracle) solve() {
 	events := 2 * o.n
 	volume := func(m, k int) int32 { return int32(events + m*events + k) }

@@ -87,8 +87,8 @@ func TestPictures(t *testing.T) {
 	wellFormed(t, report.Profile(g, s))
 }
 
-// TestHeld: on the same circuits, the transfer that fair shares slow down on the critical path has its
-// full rate where critical ones come first, and the picture says so.
+// TestHeld: fair shares slow down a transfer on the critical path. On the same circuits it has its full rate if
+// critical transfers come first, and the picture says so.
 func TestHeld(t *testing.T) {
 	g, list := runs(t, "megatron-462b", 4)
 	var page strings.Builder

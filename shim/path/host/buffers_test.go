@@ -12,8 +12,8 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestBadBuffers: a buffer that is not mapped or read-only is an error that names rank, call and address, on every path
-// on which a CPU copies, and fails the communicator. It does not end the process.
+// TestBadBuffers: a buffer that is not mapped, or read-only, fails the communicator on every path on which a CPU
+// copies. The error names rank, call and address. It does not end the process.
 func TestBadBuffers(t *testing.T) {
 	const floats = 1 << 16
 	mapped := func(protection int) unsafe.Pointer {

@@ -12,9 +12,9 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestEveryTypeAndOperatorOnEveryPath holds all collectives of every type, under every operator that it
-// has, those of users included, against the oracle on each way that calls can go, as groups of
-// all calls of a type. LIGHTPATH_TEST_LONG has it leave out none.
+// TestEveryTypeAndOperatorOnEveryPath compares all collectives of every type with the oracle. It tries every operator
+// of the type, including operators of users, on each path of calls. A group has all calls of a type.
+// LIGHTPATH_TEST_LONG has it leave out none.
 func TestEveryTypeAndOperatorOnEveryPath(t *testing.T) {
 	circuits := func(t *testing.T) {
 		shimtest.UseEmulator(t, 3, 2, nil)

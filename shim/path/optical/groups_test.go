@@ -64,8 +64,8 @@ func TestGroupsByTurns(t *testing.T) {
 	shimtest.NoLosses(t, server)
 }
 
-// TestGroupsSideBySide checks that groups of disjoint ranks that move no circuit hold the planes together, get right
-// results, and give them up to an operation that moves circuits.
+// TestGroupsSideBySide checks that groups of disjoint ranks that move no circuit hold the planes together, and get
+// right results. They give the planes up to an operation that moves circuits.
 func TestGroupsSideBySide(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, nil)
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")

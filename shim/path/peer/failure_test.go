@@ -90,8 +90,8 @@ func TestLentFailing(t *testing.T) {
 	}
 }
 
-// TestFailureHeard checks that a rank that asks for errors after a failure of a peer gets the error, before it has
-// arrived, if it never arrives, and with no launch left.
+// TestFailureHeard: a rank asks for errors after a failure of a peer, with no launch left. It gets the error before the
+// reason has arrived, and if the reason never arrives.
 func TestFailureHeard(t *testing.T) {
 	for name, says := range map[string]bool{"why": true, "nothing": false} {
 		t.Run(name, func(t *testing.T) {

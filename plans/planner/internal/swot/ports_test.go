@@ -9,8 +9,8 @@ import (
 	"lightpath/plans/planner/internal/model"
 )
 
-// TestSwitchCostOfPorts: the time that the search computes for a pattern is the time of its plan, also where the cost
-// of a switch depends on how many ports get a new target.
+// TestSwitchCostOfPorts: the time that the search computes for a pattern is the time of its plan. It is so even if the
+// cost of a switch depends on how many ports get a new target.
 func TestSwitchCostOfPorts(t *testing.T) {
 	maps := []circuit.Permutation{{1, 0, 3, 2, 5, 4}, {1, 0, 3, 4, 5, 2}, {5, 0, 1, 2, 3, 4}, {1, 0, 3, 2, 5, 4}}
 	for name, initial := range map[string][]circuit.Permutation{

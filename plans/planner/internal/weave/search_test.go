@@ -132,8 +132,8 @@ func TestRespondIsOptimalInLockstep(t *testing.T) {
 	}
 }
 
-// TestMutateKeepsLayouts: whatever a change at random reports as changed can be timed, and
-// its plan is feasible, takes what was computed, and reads as the layout that made it.
+// TestMutateKeepsLayouts: every layout that a random change reports as changed can be timed. Its plan is feasible,
+// takes the computed time, and reads as the layout that made it.
 func TestMutateKeepsLayouts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(33, 1))
 	for i := range 60 {
