@@ -3,7 +3,7 @@
 //
 // The subpackages implement it. On the packet planes of inproc, shm, tcp, rdma and netplugin, every rank reaches
 // every other rank. The planes of port (emulated OCS) and ebpf (network interfaces) have circuits that the OCS
-// switches.
+// switches. Package messages is apart from it: it defines the data path of device memory.
 //
 // An Endpoint and its Planes belong to one goroutine at a time, which drives the communicator. Only Wake and Close
 // are safe for concurrent use. Only Wait and Close block. After set-up no call allocates.

@@ -4,7 +4,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/schedule"
-	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/collectives/transport/messages"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 )
@@ -13,8 +13,8 @@ import (
 type Memory struct {
 	At     unsafe.Pointer
 	Size   int64
-	Base   unsafe.Pointer     // address from the driver
-	Region *rendezvous.Region // registration with the RDMA ports; nil: none
+	Base   unsafe.Pointer  // address from the driver
+	Region messages.Region // registration with the RDMA ports; nil: none
 }
 
 // Free frees memory that is not registered with any port.

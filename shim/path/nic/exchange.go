@@ -10,7 +10,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/collectives/schedule"
-	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/collectives/transport/messages"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
@@ -102,7 +102,7 @@ func (x *Path) begin(lane int, list []stream.Transfer, round int64, s device.Str
 		if !ok {
 			continue
 		}
-		m := rendezvous.Transfer{Plane: lane, Peer: int(t.Peer), Send: t.Send, Bytes: n, Tag: x.tag}
+		m := messages.Transfer{Plane: lane, Peer: int(t.Peer), Send: t.Send, Bytes: n, Tag: x.tag}
 		if x.rounds(t.Bytes) > 1 {
 			m.Tag = program.Signature(uint64(x.tag), uint64(t.Bytes))
 		}
@@ -121,7 +121,7 @@ func (x *Path) begin(lane int, list []stream.Transfer, round int64, s device.Str
 				}
 				at, m.Region = own, x.rooms[lane].Region
 			}
-			m.At = uintptr(at)
+			m.At = at
 		}
 		ex.receives = ex.receives || !t.Send
 		group.Transfers = append(group.Transfers, m)
@@ -146,8 +146,7 @@ func (x *Path) finish(ex *exchange, list []stream.Transfer, round int64, s devic
 		if t.Send || n == 0 || m.Region != x.rooms[ex.lane].Region {
 			continue
 		}
-		own := unsafe.Add(x.rooms[ex.lane].At, int(m.At-uintptr(x.rooms[ex.lane].At)))
-		if err := device.Active().Copy(unsafe.Add(t.At, from), own, int(n), s); err != nil {
+		if err := device.Active().Copy(unsafe.Add(t.At, from), m.At, int(n), s); err != nil {
 			return err
 		}
 	}
@@ -183,12 +182,12 @@ func (r *laneRoom) next(n int64) unsafe.Pointer {
 func roomOfPiece(n int64) int64 { return (n + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1) }
 
 // regionOf returns the registered region that contains a buffer, nil if there is none.
-func (x *Path) regionOf(at unsafe.Pointer, bytes int64) *rendezvous.Region {
+func (x *Path) regionOf(at unsafe.Pointer, bytes int64) messages.Region {
 	m := &x.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.regions {
-		if r.Holds(uintptr(at), bytes) {
+		if r.Holds(at, bytes) {
 			return r
 		}
 	}
@@ -279,12 +278,12 @@ func (x *Path) Alloc(size int64) (m stream.Memory, err error) {
 }
 
 // register registers device memory with the ports. The caller has entered the context.
-func (x *Path) register(at unsafe.Pointer, size int64) (*rendezvous.Region, error) {
+func (x *Path) register(at unsafe.Pointer, size int64) (messages.Region, error) {
 	fd, offset, err := x.driver.ExportBuf(at, int(size))
 	if err != nil {
 		return nil, err
 	}
-	r, err := x.end.Register(fd, offset, uintptr(at), int(size))
+	r, err := x.end.Register(fd, offset, at, int(size))
 	if cerr := unix.Close(fd); err != nil {
 		return nil, errors.Join(err, cerr)
 	}
@@ -318,7 +317,7 @@ func Register(c *comm.Core, buff unsafe.Pointer, size uintptr) (release func() e
 func (x *Path) Forget(m *stream.Memory) { _ = x.forget(m.Region) }
 
 // forget deregisters memory from the ports.
-func (x *Path) forget(r *rendezvous.Region) error {
+func (x *Path) forget(r messages.Region) error {
 	m := &x.memory
 	m.mu.Lock()
 	for i := range m.regions {

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/program"
+	"lightpath/collectives/transport/messages"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
@@ -75,7 +76,7 @@ const algorithm = "gpudirect-rdma"
 // registered is the device memory that is registered with the ports.
 type registered struct {
 	mu      sync.Mutex
-	regions []*rendezvous.Region
+	regions []messages.Region
 }
 
 // Put puts the calls of x's communicator in a group on streams: first its collectives in order, then its sends and

@@ -12,7 +12,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
-	"lightpath/collectives/transport/rdma/rendezvous"
+	"lightpath/collectives/transport/messages"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
@@ -31,7 +31,7 @@ type exchange struct {
 	kept     bool // a graph owns it
 	putting  bool // finish has not put its end on the stream yet
 	receives bool
-	group    rendezvous.Group
+	group    messages.Group
 }
 
 // work is the state of the goroutine that moves messages. It lives as long as the path. A completed exchange serves
@@ -214,7 +214,7 @@ func (x *Path) turn() (moved bool, err error) {
 
 // makeVisible makes received data visible to the device, if the driver needs a flush. A port's completion says that
 // the data has arrived. But completions are in host memory, and a device may order them differently from its own data.
-func (x *Path) makeVisible(over []*rendezvous.Group) error {
+func (x *Path) makeVisible(over []*messages.Group) error {
 	if !x.flush {
 		return nil
 	}
@@ -264,7 +264,7 @@ func (x *Path) stalled(now time.Time) error {
 }
 
 // timedOut returns the time-out error, and reports it for the calls of the launch.
-func (x *Path) timedOut(number uint32, on rendezvous.Wait) error {
+func (x *Path) timedOut(number uint32, on messages.Wait) error {
 	what := "receives"
 	if on.Send && !on.Offered {
 		what = "sends, and nobody receives there,"

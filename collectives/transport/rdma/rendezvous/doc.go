@@ -1,8 +1,8 @@
 // Package rendezvous sends whole messages between registered memory of ranks over RDMA, without a copy by a CPU. The
 // memory is mostly device memory, registered as a dma-buf.
 //
-// It uses the verbs of package rdma, transport and internal/poller. It must not know devices, streams or calls; package
-// shim does.
+// It uses the verbs of package rdma, transport, messages and internal/poller. It must not know devices, streams or
+// calls; package shim does.
 //
 // # Messages
 //

@@ -1,9 +1,11 @@
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/messages"
 	"lightpath/collectives/transport/rdma"
 )
 
@@ -31,14 +33,14 @@ type pair struct {
 	toRepost                    int // receives to post again
 
 	// Messages to the peer: offered counts its offers, sent the messages written.
-	sends         queue // not yet written
+	sends         messages.Queue[item] // not yet written
 	offered, sent uint64
-	written       uint64 // bytes of the next message
-	inFlight      queue  // messages with requests that are not known to be complete
-	peerOffers    []byte // by slot
+	written       uint64               // bytes of the next message
+	inFlight      messages.Queue[item] // messages with requests that are not known to be complete
+	peerOffers    []byte               // by slot
 
 	// Messages from the peer: offers counts this rank's offers, received the messages that have arrived.
-	recvs            queue // not yet received
+	recvs            messages.Queue[item] // not yet received
 	offers, received uint64
 	ownOffers        []byte // by slot
 	lastUse          [window]uint64
@@ -57,7 +59,7 @@ type item struct {
 	// In pair.inFlight:
 	send   bool
 	number uint64
-	group  *Group
+	group  *messages.Group
 }
 
 // lastPart returns the size of the last write of the message in bytes.
@@ -66,32 +68,6 @@ func (it *item) lastPart() uint64 {
 		return 0
 	}
 	return (it.bytes-1)%maxWrite + 1
-}
-
-// queue is a ring buffer. It allocates only when it grows.
-type queue struct {
-	all      []item
-	first, n int
-}
-
-func (q *queue) at(i int) *item { return &q.all[(q.first+i)%len(q.all)] }
-
-func (q *queue) push(it item) {
-	if q.n == len(q.all) {
-		longer := make([]item, max(2*q.n, 2*window))
-		for i := range q.n {
-			longer[i] = *q.at(i)
-		}
-		q.all, q.first = longer, 0
-	}
-	q.n++
-	*q.at(q.n - 1) = it
-}
-
-func (q *queue) pop() {
-	*q.at(0) = item{}
-	q.first = (q.first + 1) % len(q.all)
-	q.n--
 }
 
 // schedule adds the pair to plane.busy, so that the next poll advances it.
@@ -105,12 +81,12 @@ func (q *pair) schedule() {
 // advance posts all offers and writes that can be posted.
 // Hot path: no allocation, no logging.
 func (q *pair) advance() error {
-	for q.err == nil && q.offers < q.received+window && q.offers-q.received < uint64(q.recvs.n) && q.room() {
+	for q.err == nil && q.offers < q.received+window && q.offers-q.received < uint64(q.recvs.Len()) && q.room() {
 		if !q.offer() {
 			break
 		}
 	}
-	for q.err == nil && q.sent < q.offered && q.sends.n > 0 && q.room() {
+	for q.err == nil && q.sent < q.offered && q.sends.Len() > 0 && q.room() {
 		q.err = q.write()
 	}
 	return q.err
@@ -124,10 +100,10 @@ func (q *pair) offer() bool {
 	if q.lastUse[slot] > q.completed {
 		return false
 	}
-	it := q.recvs.at(int(q.offers - q.received))
+	it := q.recvs.At(int(q.offers - q.received))
 	b := q.ownOffers[slot*offerSize:][:offerSize]
-	o := offer{tag: it.tag, key: it.key, number: q.offers, at: it.at, bytes: it.bytes}
-	o.encode(b)
+	o := messages.Offer{Tag: it.tag, Key: it.key, Number: q.offers, At: it.at, Bytes: it.bytes}
+	o.Encode(b)
 	r := rdma.SendRequest{
 		Local: address(b), LKey: q.plane.key, Length: offerSize, Remote: q.remote + uint64(slot*offerSize), RKey: q.remoteKey,
 		Imm: immOffer<<immShift | uint32(q.offers)&immMask, Flags: rdma.SendImmediate,
@@ -145,25 +121,18 @@ func (q *pair) offer() bool {
 
 // write writes the next message, or the next part of a large message, to the memory that the peer has offered.
 func (q *pair) write() error {
-	it := q.sends.at(0)
-	var o offer
+	it := q.sends.At(0)
+	var o messages.Offer
 	slot := int(q.sent % window)
-	err := o.decode(q.peerOffers[slot*offerSize:][:offerSize])
-	switch {
-	case err == nil && o.number != q.sent:
-		err = fmt.Errorf("it is for message %d", o.number)
-	case err == nil && o.tag != it.tag:
-		return q.wrapError(fmt.Errorf("%w: message %d belongs to call %#x here and to call %#x at rank %d",
-			ErrMismatch, q.sent, it.tag, o.tag, q.peer))
-	case err == nil && o.bytes != it.bytes:
-		return q.wrapError(fmt.Errorf("%w: message %d has %d bytes here and %d at rank %d",
-			ErrMismatch, q.sent, it.bytes, o.bytes, q.peer))
+	err := o.Match(q.peerOffers[slot*offerSize:][:offerSize], q.peer, q.sent, it.tag, it.bytes)
+	if errors.Is(err, messages.ErrOffer) {
+		err = fmt.Errorf("%w: %w", transport.ErrCorrupt, err)
 	}
 	if err != nil {
-		return q.wrapError(fmt.Errorf("%w: offer %d: %w", transport.ErrCorrupt, q.sent, err))
+		return q.wrapError(err)
 	}
 	n := min(it.bytes-q.written, maxWrite)
-	r := rdma.SendRequest{Remote: o.at + q.written, RKey: o.key, Length: uint32(n)}
+	r := rdma.SendRequest{Remote: o.At + q.written, RKey: o.Key, Length: uint32(n)}
 	if n > 0 {
 		r.Local, r.LKey = it.at+q.written, it.key
 	}
@@ -175,9 +144,9 @@ func (q *pair) write() error {
 	q.post(&r, whole)
 	if whole {
 		it.last, it.send, it.number = q.posted, true, q.sent
-		q.plane.e.traffic += int64(it.bytes)
-		q.inFlight.push(*it)
-		q.sends.pop()
+		q.plane.e.Sent += int64(it.bytes)
+		q.inFlight.Push(*it)
+		q.sends.Pop()
 		q.sent, q.written = q.sent+1, 0
 	}
 	return q.err
@@ -213,9 +182,9 @@ func (q *pair) complete(c *rdma.Completion) {
 		}
 	case c.ID&recvBit == 0:
 		q.completed += (c.ID - q.completed) & requestMask
-		for q.inFlight.n > 0 && q.inFlight.at(0).last <= q.completed {
-			q.inFlight.at(0).group.messageDone()
-			q.inFlight.pop()
+		for q.inFlight.Len() > 0 && q.inFlight.At(0).last <= q.completed {
+			q.plane.e.Done(q.inFlight.At(0).group)
+			q.inFlight.Pop()
 		}
 	default:
 		err := q.arrived(c)
@@ -242,19 +211,19 @@ func (q *pair) arrived(c *rdma.Completion) error {
 		if number != q.received&immMask || q.received == q.offers {
 			return fmt.Errorf("%w: message %d, want message %d", transport.ErrCorrupt, number, q.received)
 		}
-		it := q.recvs.at(0)
+		it := q.recvs.At(0)
 		if uint64(c.Bytes) != it.lastPart() {
 			return fmt.Errorf("%w: last write of message %d has %d bytes, want %d",
 				transport.ErrCorrupt, number, c.Bytes, it.lastPart())
 		}
 		if q.plane.e.o.Circuits && it.last > q.completed {
 			it.number = q.received
-			q.inFlight.push(*it)
+			q.inFlight.Push(*it)
 		} else {
-			it.group.messageDone()
+			q.plane.e.Done(it.group)
 		}
 		q.received++
-		q.recvs.pop()
+		q.recvs.Pop()
 	default:
 		return fmt.Errorf("%w: immediate %#x", transport.ErrCorrupt, c.Imm)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/messages"
 	"lightpath/collectives/transport/rdma"
 )
 
@@ -28,12 +29,12 @@ func TestUnexpectedImmediates(t *testing.T) {
 		case "offer beyond the window":
 			q.offered, q.sent = 2+window, 2
 		}
-		q.recvs.push(item{bytes: 100, group: &Group{left: 2, e: e}})
+		q.recvs.Push(item{bytes: 100, group: &messages.Group{}})
 		before := *q
 		if err := q.arrived(&c); !errors.Is(err, transport.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if q.offered != before.offered || q.received != before.received || q.recvs.n != 1 {
+		if q.offered != before.offered || q.received != before.received || q.recvs.Len() != 1 {
 			t.Errorf("%s: a count has changed", name)
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/transport/internal/dma"
+	"lightpath/collectives/transport/messages"
 	"lightpath/collectives/transport/rdma"
 )
 
 const (
+	offerSize = messages.OfferSize
 	// window is the number of outstanding offers of a receiver.
 	window = 16
 	// Every signalEvery-th request is signalled.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/messages"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/collectives/transport/rdma/verbstest"
@@ -24,7 +25,7 @@ import (
 type rank struct {
 	*rendezvous.Endpoint
 	mem    []byte
-	region *rendezvous.Region
+	region messages.Region
 }
 
 const room = 1 << 20
@@ -65,7 +66,7 @@ func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Net
 		e, a, err := rendezvous.Listen(o)
 		require.NoError(t, err)
 		fd, mem := memory(t)
-		region, err := e.Register(fd, 0, uintptr(unsafe.Pointer(&mem[0])), room)
+		region, err := e.Register(fd, 0, unsafe.Pointer(&mem[0]), room)
 		_ = unix.Close(fd)
 		require.NoError(t, err)
 		all[r], addrs[r] = &rank{e, mem, region}, a
@@ -86,9 +87,9 @@ func connectOver(t testing.TB, ranks, planes int, circuits bool) (*verbstest.Net
 // acknowledged.
 func TestCompletionWaitsForOffer(t *testing.T) {
 	n, all, addrs := connectOver(t, 2, 1, true)
-	const messages = 3
-	groups := make([]rendezvous.Group, 2)
-	for i := range messages {
+	const count = 3
+	groups := make([]messages.Group, 2)
+	for i := range count {
 		for r := range all {
 			groups[r].Transfers = append(groups[r].Transfers, all[r].transfer(0, 1-r, r == 0, 5000*i, 5000, 1))
 		}
@@ -117,10 +118,10 @@ func TestCompletionWaitsForOffer(t *testing.T) {
 }
 
 // transfer returns a transfer at an offset of the rank's memory.
-func (r *rank) transfer(plane, peer int, send bool, off, size int, tag uint32) rendezvous.Transfer {
-	return rendezvous.Transfer{
+func (r *rank) transfer(plane, peer int, send bool, off, size int, tag uint32) messages.Transfer {
+	return messages.Transfer{
 		Plane: plane, Peer: peer, Send: send, Tag: tag,
-		At: uintptr(unsafe.Pointer(&r.mem[0])) + uintptr(off), Bytes: int64(size), Region: r.region,
+		At: unsafe.Pointer(&r.mem[off]), Bytes: int64(size), Region: r.region,
 	}
 }
 
@@ -161,7 +162,7 @@ func TestMessages(t *testing.T) {
 
 // exchange sends one group of random messages per rank and checks the memory of all ranks.
 func exchange(t *testing.T, rng *rand.Rand, all []*rank, planes int) {
-	groups, used := make([]rendezvous.Group, len(all)), make([]int, len(all))
+	groups, used := make([]messages.Group, len(all)), make([]int, len(all))
 	want := make([][]byte, len(all))
 	for r := range all {
 		for i := range all[r].mem {
@@ -208,7 +209,7 @@ func exchange(t *testing.T, rng *rand.Rand, all []*rank, planes int) {
 // TestRepeatedGroupDoesNotAllocate repeats a group after its first rounds.
 func TestRepeatedGroupDoesNotAllocate(t *testing.T) {
 	_, all := connect(t, 2, 2)
-	groups := make([]rendezvous.Group, 2)
+	groups := make([]messages.Group, 2)
 	for i := range 40 {
 		for r := range all {
 			send := i%3 == 0 == (r == 0)
@@ -242,9 +243,9 @@ func TestMismatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, all := connect(t, 2, 1)
 			was := bytes.Clone(all[0].mem)
-			groups := []rendezvous.Group{
-				{Transfers: []rendezvous.Transfer{all[0].transfer(0, 1, false, 0, 4096, 1)}},
-				{Transfers: []rendezvous.Transfer{all[1].transfer(0, 0, true, 0, c.size, c.tag)}},
+			groups := []messages.Group{
+				{Transfers: []messages.Transfer{all[0].transfer(0, 1, false, 0, 4096, 1)}},
+				{Transfers: []messages.Transfer{all[1].transfer(0, 0, true, 0, c.size, c.tag)}},
 			}
 			for i := range all[1].mem {
 				all[1].mem[i] = 0xff
@@ -253,7 +254,7 @@ func TestMismatch(t *testing.T) {
 				require.NoError(t, all[r].Begin(&groups[r]))
 			}
 			err := drive(t, all, 1)
-			if !errors.Is(err, rendezvous.ErrMismatch) || !strings.Contains(err.Error(), c.says) ||
+			if !errors.Is(err, messages.ErrMismatch) || !strings.Contains(err.Error(), c.says) ||
 				!strings.Contains(err.Error(), "rank 1, plane 0, with rank 0") {
 				t.Error(err)
 			}
@@ -283,9 +284,9 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, all := connect(t, 2, 1)
 			c.inject(n)
-			groups := []rendezvous.Group{
-				{Transfers: []rendezvous.Transfer{all[0].transfer(0, 1, false, 0, 4096, 1)}},
-				{Transfers: []rendezvous.Transfer{all[1].transfer(0, 0, true, 0, 4096, 1)}},
+			groups := []messages.Group{
+				{Transfers: []messages.Transfer{all[0].transfer(0, 1, false, 0, 4096, 1)}},
+				{Transfers: []messages.Transfer{all[1].transfer(0, 0, true, 0, 4096, 1)}},
 			}
 			for r := range all {
 				require.NoError(t, all[r].Begin(&groups[r]))
@@ -302,17 +303,17 @@ func TestFaults(t *testing.T) {
 func TestBeginErrors(t *testing.T) {
 	_, all := connect(t, 2, 1)
 	good := all[0].transfer(0, 1, true, 0, 100, 1)
-	for name, change := range map[string]func(m *rendezvous.Transfer){
-		"plane":     func(m *rendezvous.Transfer) { m.Plane = 1 },
-		"itself":    func(m *rendezvous.Transfer) { m.Peer = 0 },
-		"beyond":    func(m *rendezvous.Transfer) { m.At += room - 99 },
-		"before":    func(m *rendezvous.Transfer) { m.At-- },
-		"no region": func(m *rendezvous.Transfer) { m.Region = nil },
-		"negative":  func(m *rendezvous.Transfer) { m.Bytes = -1 },
+	for name, change := range map[string]func(m *messages.Transfer){
+		"plane":     func(m *messages.Transfer) { m.Plane = 1 },
+		"itself":    func(m *messages.Transfer) { m.Peer = 0 },
+		"beyond":    func(m *messages.Transfer) { m.At = unsafe.Add(m.At, room-99) },
+		"before":    func(m *messages.Transfer) { m.At = unsafe.Add(m.At, -1) },
+		"no region": func(m *messages.Transfer) { m.Region = nil },
+		"negative":  func(m *messages.Transfer) { m.Bytes = -1 },
 	} {
 		bad := good
 		change(&bad)
-		if err := all[0].Begin(&rendezvous.Group{Transfers: []rendezvous.Transfer{good, bad}}); err == nil {
+		if err := all[0].Begin(&messages.Group{Transfers: []messages.Transfer{good, bad}}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
