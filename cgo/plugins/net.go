@@ -92,11 +92,13 @@ func (p *plugin) readDevices() error {
 		if d.rc != 0 {
 			return fmt.Errorf("device %d: %w", int(i), p.error("getProperties", d.rc))
 		}
-		if d.host_memory == 0 {
+		if d.memory_kinds&C.NET_HOST_MEMORY == 0 {
 			return fmt.Errorf("device %d of network plugin %s does not support host memory", int(i), p.name)
 		}
 		p.devices = append(p.devices, netplugin.Device{
 			Name: C.GoString(d.name), Rail: int(d.rail), Plane: int(d.plane), MaxBytes: int64(d.max_bytes),
+			DMABufs: d.memory_kinds&C.NET_DMABUF != 0, Addresses: d.memory_kinds&C.NET_DEVICE_MEMORY != 0,
+			MustFlush: d.flush != 0,
 		})
 	}
 	return nil

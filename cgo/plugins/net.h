@@ -8,7 +8,10 @@
 
 #include "load.h"
 
-enum { NET_OLDEST = 6, NET_NEWEST = 12, NET_HANDLE = 128, NET_HOST_MEMORY = 1 };
+enum { NET_OLDEST = 6, NET_NEWEST = 12, NET_HANDLE = 128 };
+
+/* Kinds of memory. NET_DMABUF only says that register_dmabuf works: the memory is of the kind NET_DEVICE_MEMORY. */
+enum { NET_HOST_MEMORY = 1, NET_DEVICE_MEMORY = 2, NET_DMABUF = 4 };
 
 /* net_event is called about events of a request; parent is the handle that isend or irecv got. */
 typedef int (*net_event)(void **event, int type, void *parent, int64_t plugin, void *data);
@@ -42,7 +45,7 @@ struct net_plugin {
 		int (*v6)(void *conn, void *at, int size, int type, void **memory);
 		int (*v8)(void *conn, void *at, size_t size, int type, void **memory);
 	} register_memory;
-	void *register_dmabuf;
+	int (*register_dmabuf)(void *conn, void *at, size_t size, int type, uint64_t offset, int fd, void **memory);
 	int (*deregister_memory)(void *conn, void *memory);
 	union { /* sets *request to NULL if the caller must call again */
 		int (*v6)(void *conn, void *at, int size, int tag, void *memory, void **request);
@@ -55,7 +58,8 @@ struct net_plugin {
 		int (*v10)(void *conn, int n, void **at, size_t *sizes, int *tags, void **memory, void **parents,
 			   void **request);
 	} irecv;
-	void *iflush;
+	/* makes received bytes visible to the device; a request of NULL: they are */
+	int (*iflush)(void *conn, int n, void **at, int *sizes, void **memory, void **request);
 	int (*test)(void *request, int *done, int *sizes); /* sizes: one for each of the n receives */
 	int (*close_send)(void *conn);
 	int (*close_recv)(void *conn);
@@ -70,7 +74,8 @@ struct net_plugin {
 };
 
 /* The properties of a device. The head is the same in all versions; Lightpath needs the rest since version 9. guid
- * identifies the chip, memory_kinds is NET_HOST_MEMORY and others, speed is in Mb/s, latency in microseconds. */
+ * identifies the chip, memory_kinds holds kinds of memory, flush is set if received bytes must always be flushed, speed
+ * is in Mb/s, latency in microseconds. */
 #define NET_PROPERTIES_HEAD char *name, *pci; uint64_t guid; int memory_kinds;
 #define NET_PROPERTIES_V9(most) \
 	NET_PROPERTIES_HEAD \

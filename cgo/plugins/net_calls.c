@@ -52,7 +52,12 @@ struct lpn_device lpn_device(struct lpn n, int device)
 	if (d.rc)
 		return d;
 	d.name = p.head.name ? p.head.name : "";
-	d.host_memory = (p.head.memory_kinds & NET_HOST_MEMORY) != 0;
+	d.memory_kinds = p.head.memory_kinds;
+	if (n.plugin->register_dmabuf == NULL)
+		d.memory_kinds &= ~NET_DMABUF;
+	if (n.plugin->iflush == NULL)
+		d.memory_kinds &= NET_HOST_MEMORY;
+	d.flush = n.version >= 12 ? p.v12.flush : n.version >= 9 ? p.v9.flush : 0;
 	size_t most = n.version >= 12 ? p.v12.max_bytes : n.version >= 9 ? p.v9.max_bytes : 0;
 	if (most > 0 && most < (size_t)d.max_bytes)
 		d.max_bytes = most;
@@ -105,17 +110,26 @@ struct lpn_result lpn_accept(struct lpn n, uintptr_t listener)
 	return r;
 }
 
-struct lpn_result lpn_register(struct lpn n, uintptr_t conn, void *at, size_t size)
+struct lpn_result lpn_register(struct lpn n, uintptr_t conn, void *at, size_t size, int type)
 {
 	struct lpn_result r = {0};
 	void *object = NULL;
 	const struct net_plugin *p = n.plugin;
 	if (n.version >= 8)
-		r.rc = p->register_memory.v8((void *)conn, at, size, NET_HOST_MEMORY, &object);
+		r.rc = p->register_memory.v8((void *)conn, at, size, type, &object);
 	else if (size <= INT_MAX)
-		r.rc = p->register_memory.v6((void *)conn, at, (int)size, NET_HOST_MEMORY, &object);
+		r.rc = p->register_memory.v6((void *)conn, at, (int)size, type, &object);
 	else
 		r.rc = INVALID_USAGE;
+	r.object = (uintptr_t)object;
+	return r;
+}
+
+struct lpn_result lpn_register_dmabuf(struct lpn n, uintptr_t conn, void *at, size_t size, uint64_t offset, int fd)
+{
+	struct lpn_result r = {0};
+	void *object = NULL;
+	r.rc = n.plugin->register_dmabuf((void *)conn, at, size, NET_DEVICE_MEMORY, offset, fd, &object);
 	r.object = (uintptr_t)object;
 	return r;
 }
@@ -153,6 +167,15 @@ struct lpn_result lpn_irecv(struct lpn n, uintptr_t conn, void *at, size_t size,
 		r.rc = p->irecv.v9((void *)conn, 1, &at, &size, &tag, &mem, &object);
 	else
 		r.rc = p->irecv.v6((void *)conn, 1, &at, &small, &tag, &mem, &object);
+	r.object = (uintptr_t)object;
+	return r;
+}
+
+struct lpn_result lpn_iflush(struct lpn n, uintptr_t conn, void *at, int size, uintptr_t memory)
+{
+	struct lpn_result r = {0};
+	void *object = NULL, *mem = (void *)memory;
+	r.rc = n.plugin->iflush((void *)conn, 1, &at, &size, &mem, &object);
 	r.object = (uintptr_t)object;
 	return r;
 }

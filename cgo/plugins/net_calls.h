@@ -15,16 +15,20 @@ struct lpn_result { int rc, done, size; uintptr_t object; };
 /* lpn_init returns the context; before version 11 the caller calls it once per process. */
 struct lpn_result lpn_init(struct lpn n, uint64_t comm);
 struct lpn_result lpn_devices(struct lpn n); /* size: their number */
-struct lpn_device { int rc; const char *name; int host_memory; int64_t max_bytes; int rail, plane; };
+/* memory_kinds has none of devices if the plugin cannot flush. */
+struct lpn_device { int rc; const char *name; int memory_kinds, flush; int64_t max_bytes; int rail, plane; };
 struct lpn_device lpn_device(struct lpn n, int device);
 /* The caller owns handle, which stays where it is until the connection exists. */
 struct lpn_result lpn_listen(struct lpn n, int device, void *handle);
 struct lpn_result lpn_connect(struct lpn n, int device, void *handle);
 struct lpn_result lpn_accept(struct lpn n, uintptr_t listener);
-struct lpn_result lpn_register(struct lpn n, uintptr_t conn, void *at, size_t size);
+/* type is a kind of memory. */
+struct lpn_result lpn_register(struct lpn n, uintptr_t conn, void *at, size_t size, int type);
+struct lpn_result lpn_register_dmabuf(struct lpn n, uintptr_t conn, void *at, size_t size, uint64_t offset, int fd);
 int lpn_deregister(struct lpn n, uintptr_t conn, uintptr_t memory);
 struct lpn_result lpn_isend(struct lpn n, uintptr_t conn, void *at, size_t size, uintptr_t memory);
 struct lpn_result lpn_irecv(struct lpn n, uintptr_t conn, void *at, size_t size, uintptr_t memory);
+struct lpn_result lpn_iflush(struct lpn n, uintptr_t conn, void *at, int size, uintptr_t memory);
 struct lpn_result lpn_test(struct lpn n, uintptr_t request);
 enum { LPN_SEND, LPN_RECV, LPN_LISTEN };
 int lpn_close(struct lpn n, int kind, uintptr_t object);

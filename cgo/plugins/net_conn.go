@@ -70,8 +70,17 @@ type conn struct {
 }
 
 func (c *conn) Register(mem []byte) (netplugin.Memory, error) {
-	r := C.lpn_register(c.p.n, c.at, unsafe.Pointer(unsafe.SliceData(mem)), C.size_t(len(mem)))
+	r := C.lpn_register(c.p.n, c.at, unsafe.Pointer(unsafe.SliceData(mem)), C.size_t(len(mem)), C.NET_HOST_MEMORY)
 	return netplugin.Memory(r.object), c.p.error("regMr", r.rc)
+}
+
+func (c *conn) RegisterDevice(at unsafe.Pointer, size int, fd int, offset uint64) (netplugin.Memory, error) {
+	if fd < 0 {
+		r := C.lpn_register(c.p.n, c.at, at, C.size_t(size), C.NET_DEVICE_MEMORY)
+		return netplugin.Memory(r.object), c.p.error("regMr", r.rc)
+	}
+	r := C.lpn_register_dmabuf(c.p.n, c.at, at, C.size_t(size), C.uint64_t(offset), C.int(fd))
+	return netplugin.Memory(r.object), c.p.error("regMrDmaBuf", r.rc)
 }
 
 func (c *conn) Deregister(m netplugin.Memory) error {
@@ -88,6 +97,12 @@ func (c *conn) Send(at unsafe.Pointer, size int, m netplugin.Memory) (netplugin.
 func (c *conn) Receive(at unsafe.Pointer, size int, m netplugin.Memory) (netplugin.Request, error) {
 	r := C.lpn_irecv(c.p.n, c.at, at, C.size_t(size), C.uintptr_t(m))
 	return netplugin.Request(r.object), c.p.error("irecv", r.rc)
+}
+
+// Hot path: no allocation, one call into C.
+func (c *conn) Flush(at unsafe.Pointer, size int, m netplugin.Memory) (netplugin.Request, error) {
+	r := C.lpn_iflush(c.p.n, c.at, at, C.int(size), C.uintptr_t(m))
+	return netplugin.Request(r.object), c.p.error("iflush", r.rc)
 }
 
 // Hot path: no allocation, one call into C.

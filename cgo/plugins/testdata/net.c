@@ -6,15 +6,22 @@
  *   refuse=N         connect makes no connection N times; every third isend and irecv makes no request
  *   multi            receives can be joined: eight with one request
  *   count=N          N devices (default 2); limit=N: messages of at most N bytes
- *   size=N           test says that a message has N bytes
+ *   size=N           test says that a message has N bytes; gpusize=N: that a GPU has received N bytes
  *   nohost           no host memory
+ *   gpu=N            kinds of memory of GPUs: 2 by address, 4 by dma-buf, 6 both
+ *   flush            every GPU needs flushes
+ *   hide             bytes that a GPU receives are in its memory only after a flush
  *   FUNCTION=N       the function fails after N calls, with the result code=N (default 3)
  *
- * A wrong call returns 4. */
+ * A wrong call returns 4. NO_FLUSH: the plugin cannot flush. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#ifndef NO_FLUSH
+#define NO_FLUSH 0
+#endif
 #include "net.h"
+#include "regions.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -31,18 +38,17 @@ enum { OK, SYSTEM = 2, INTERNAL = 3, WRONG = 4, REMOTE = 6, REQUESTS = 8, MULTI 
 struct conn;
 struct request {
 	struct conn *of;
-	char *at;
+	char *at, *hides; /* hides: where the bytes at `at` go when they are flushed */
 	uint64_t size, length, moved; /* length: of the message; moved counts its prefix */
-	int used, tests, done;
+	int used, tests, done, device; /* device: in memory of a GPU */
 	uint64_t number;
 };
 
 struct conn {
-	int fd, sends, registered;
+	int fd, sends;
 	atomic_int busy;
-	char *memory;
-	size_t memory_size;
-	struct request requests[REQUESTS];
+	struct regions regions;
+	struct request requests[REQUESTS], hidden; /* hidden: what has arrived and waits for a flush */
 	uint64_t posted, next; /* requests posted, and the first whose bytes have not moved */
 };
 
@@ -110,15 +116,17 @@ static int properties(int device, void *properties)
 	struct net_properties_head *head = properties;
 	snprintf(names[device], sizeof *names, "unix%d", device);
 	head->name = names[device];
-	head->memory_kinds = option("nohost", -1) < 0 ? NET_HOST_MEMORY : 2;
+	head->memory_kinds = (option("nohost", -1) < 0 ? NET_HOST_MEMORY : NET_DEVICE_MEMORY) | (int)option("gpu", 0);
 	if (VERSION >= 12) {
 		struct net_properties_v12 *p = properties;
 		p->max_bytes = option("limit", 0);
+		p->flush = option("flush", -1) >= 0;
 		p->rail = -1;
 		p->plane = (int16_t)device;
 	} else if (VERSION >= 9) {
 		struct net_properties_v9 *p = properties;
 		p->max_bytes = option("limit", 0);
+		p->flush = option("flush", -1) >= 0;
 		p->max_receives = option("multi", -1) < 0 ? 1 : MULTI;
 	}
 	return OK;
@@ -178,45 +186,56 @@ static int accept_from(void *listener, void **conn)
 	return fd >= 0 || errno == EAGAIN ? OK : SYSTEM;
 }
 
+/* Two threads in one connection at a time are a wrong call. */
+static int enter(struct conn *c) { return atomic_exchange(&c->busy, 1) ? wrong("two threads") : OK; }
+static void leave(struct conn *c) { atomic_store(&c->busy, 0); }
+
 static int register_memory(void *conn, void *at, size_t size, int type, void **memory)
 {
 	struct conn *c = conn;
-	FAIL("regMr");
-	if (c->registered || type != NET_HOST_MEMORY)
+	if (type == NET_HOST_MEMORY) {
+		FAIL("regMr");
+		return add_region(&c->regions, at, size, type, at, 0, memory) ? OK : wrong("too many regions");
+	}
+	FAIL("regMrGPU");
+	if (type != NET_DEVICE_MEMORY || !(option("gpu", 0) & NET_DEVICE_MEMORY))
 		return wrong("regMr");
-	c->registered = 1;
-	c->memory = at;
-	c->memory_size = size;
-	*memory = (void *)1; /* no pointer */
-	return OK;
+	return add_device(&c->regions, at, size, memory) ? OK : SYSTEM;
+}
+
+static int register_dmabuf(void *conn, void *at, size_t size, int type, uint64_t offset, int fd, void **memory)
+{
+	struct conn *c = conn;
+	FAIL("regMrDmaBuf");
+	if (type != NET_DEVICE_MEMORY || !(option("gpu", 0) & NET_DMABUF) || (uintptr_t)at % 4096 != offset % 4096)
+		return wrong("regMrDmaBuf");
+	return add_dmabuf(&c->regions, at, size, offset, fd, memory) ? OK : SYSTEM;
 }
 
 static int deregister_memory(void *conn, void *memory)
 {
-	struct conn *c = conn;
 	FAIL("deregMr");
-	if (!c->registered || memory != (void *)1)
-		return wrong("deregMr");
-	c->registered = 0;
-	return OK;
+	return drop_region(&((struct conn *)conn)->regions, memory) ? OK : wrong("deregMr");
 }
-
-/* Two threads in one connection at a time are a wrong call. */
-static int enter(struct conn *c) { return atomic_exchange(&c->busy, 1) ? wrong("two threads") : OK; }
-static void leave(struct conn *c) { atomic_store(&c->busy, 0); }
 
 static int post(struct conn *c, int sends, void *at, size_t size, void *memory, void **request)
 {
 	struct request *r = &c->requests[c->posted % REQUESTS];
 	static atomic_int calls;
-	if (c->sends != sends || !c->registered || memory != (void *)1 || (char *)at < c->memory ||
-	    (char *)at + size > c->memory + c->memory_size || *request)
+	struct region *region = find_region(&c->regions, memory, at, size);
+	if (c->sends != sends || !region || *request)
 		return wrong(sends ? "isend" : "irecv");
 	if (r->used)
 		return wrong("too many requests");
 	if (option("refuse", -1) >= 0 && atomic_fetch_add(&calls, 1) % 3 == 0)
 		return OK;
-	*r = (struct request){.of = c, .at = at, .size = size, .length = size, .used = 1, .number = c->posted++};
+	char *to = region->to + ((char *)at - region->at);
+	*r = (struct request){.of = c, .at = to, .size = size, .length = size, .used = 1, .number = c->posted++};
+	r->device = region->type != NET_HOST_MEMORY;
+	if (!sends && r->device && option("hide", -1) >= 0) {
+		r->hides = r->at;
+		r->at = malloc(size);
+	}
 	*request = r;
 	return OK;
 }
@@ -241,6 +260,23 @@ static int move(struct conn *c, struct request *r)
 	return 1;
 }
 
+/* The request of a flush is complete when the bytes are in the device's memory. */
+static int iflush(void *conn, int n, void **at, int *sizes, void **memory, void **request)
+{
+	struct conn *c = conn;
+	FAIL("iflush");
+	struct region *r = n == 1 ? find_region(&c->regions, memory[0], at[0], sizes[0]) : NULL;
+	if (!r || r->type == NET_HOST_MEMORY || c->sends || *request)
+		return wrong("iflush");
+	if (option("hide", -1) < 0)
+		return OK;
+	if (!c->hidden.hides || c->hidden.hides != r->to + ((char *)at[0] - r->at) || c->hidden.size != (size_t)sizes[0])
+		return wrong("iflush of other bytes");
+	c->hidden.used = 1;
+	*request = &c->hidden;
+	return OK;
+}
+
 static int test(void *request, int *done, int *sizes)
 {
 	struct request *r = request;
@@ -257,15 +293,26 @@ static int test(void *request, int *done, int *sizes)
 			c->next++;
 	}
 	*done = 0;
-	if (r->number < c->next) {
+	if (r == &c->hidden) {
+		*done = r->tests++ >= 2;
+		if (*done) {
+			memcpy(r->hides, r->at, r->size);
+			free(r->at);
+			*r = (struct request){.of = c};
+		}
+	} else if (r->number < c->next) {
 		long late = option("late", 0);
 		r->tests++;
 		if (option("reorder", -1) >= 0 && r->number + 1 >= c->next)
 			late = 5; /* the request behind comes first, or is not there yet */
 		if (r->tests > late) {
 			*done = 1;
-			sizes[0] = (int)option("size", (long)r->length);
+			sizes[0] = (int)option(r->device ? "gpusize" : "size", (long)r->length);
 			r->used = 0;
+			if (r->hides) {
+				c->hidden = *r;
+				c->hidden.tests = 0;
+			}
 		}
 	} else if (moved < 0) {
 		rc = -moved;
@@ -277,8 +324,10 @@ static int test(void *request, int *done, int *sizes)
 static int close_conn(void *conn, int sends)
 {
 	struct conn *c = conn;
-	if (c->sends != sends || c->registered)
+	if (c->sends != sends)
 		return wrong("close");
+	if (c->regions.used)
+		return wrong("close with registered memory");
 	int used = 0;
 	for (int i = 0; i < REQUESTS; i++)
 		used += c->requests[i].used;
@@ -420,9 +469,11 @@ const struct net_plugin SYMBOL(VERSION) = {
 	.connect = {(void *)connect_v},
 	.accept = {(void *)accept_v},
 	.register_memory = {(void *)register_v},
+	.register_dmabuf = register_dmabuf,
 	.deregister_memory = deregister_memory,
 	.isend = {(void *)isend},
 	.irecv = {(void *)irecv},
+	.iflush = NO_FLUSH ? NULL : iflush,
 	.test = test,
 	.close_send = close_send,
 	.close_recv = close_recv,

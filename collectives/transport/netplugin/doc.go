@@ -2,8 +2,8 @@
 // of the plugin per plane and direction. A frame is one message of it.
 //
 // The package defines the calls of plugins that it uses ([Plugin]); cgo/plugins implements them. It contains no C and
-// starts no goroutine. It imports transport, wire, internal/dma, internal/sleep and shmring. It must not know
-// libraries, files or versions of the interface.
+// starts no goroutine. It imports transport, wire, messages, internal/dma, internal/sleep and shmring. It must not
+// know libraries, files or versions of the interface.
 //
 // # Frames
 //
@@ -20,6 +20,11 @@
 // A plugin moves bytes only while a rank calls it. So a rank calls it until its messages are complete: the plane is a
 // [transport.Borrower] that returns the mark of a payload when the plugin has sent it, although it copies the payload.
 // TrySend returns its count only then.
+//
+// # Messages
+//
+// A [Messenger] moves whole messages between registered memory, mostly of GPUs, instead of frames: see
+// docs/design/nic-memory.md. Its rings carry the offers of receivers.
 //
 // # Closing
 //

@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/internal/dma"
 	"lightpath/collectives/transport/internal/sleep"
+	"lightpath/collectives/transport/messages"
 	"lightpath/collectives/wire"
 	"lightpath/internal/shmring"
 )
@@ -30,7 +31,8 @@ type Endpoint struct {
 	exported    []transport.Plane // the result of Planes
 	linger      time.Duration
 	failed      <-chan struct{}
-	mem         []byte // rings of all links
+	mem         []byte     // rings of all links
+	messenger   *Messenger // nil: the endpoint carries frames
 
 	sleeper sleep.Sleeper
 	// mu is held by Close and by every call of the driving goroutine, except the sleep in Wait.
@@ -49,6 +51,9 @@ func newEndpoint(o *ListenOptions, payload int, by *Options) (*Endpoint, error) 
 	}
 	e.sleeper.Use(bell)
 	ring := slots * (wire.HeaderSize + payload)
+	if o.Messages {
+		ring = slots * messages.OfferSize
+	}
 	if e.mem, err = dma.Map(max(2*len(o.Devices)*(o.Ranks-1), 1) * ring); err != nil {
 		return nil, fmt.Errorf("netplugin: rank %d: %w", o.Rank, err)
 	}
@@ -62,6 +67,9 @@ func newEndpoint(o *ListenOptions, payload int, by *Options) (*Endpoint, error) 
 			}
 		}
 		e.planes, e.exported = append(e.planes, p), append(e.exported, p)
+	}
+	if o.Messages {
+		e.messenger = newMessenger(e, payload, by.Flush)
 	}
 	return e, nil
 }
@@ -78,8 +86,10 @@ func (e *Endpoint) Arm() uint32 {
 }
 
 // Wait implements [transport.Endpoint]. It polls the plugin, ever less often.
-func (e *Endpoint) Wait(armed uint32, d time.Duration) {
-	for pause := minPause; d > 0 && !e.poll(); pause = min(2*pause, maxPause) {
+func (e *Endpoint) Wait(armed uint32, d time.Duration) { e.wait(armed, d, e.poll) }
+
+func (e *Endpoint) wait(armed uint32, d time.Duration, poll func() bool) {
+	for pause := minPause; d > 0 && !poll(); pause = min(2*pause, maxPause) {
 		e.sleeper.Wait(armed, min(pause, d))
 		if e.sleeper.Arm() != armed {
 			return
@@ -117,6 +127,9 @@ func (e *Endpoint) Close() (err error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.sayFarewell()
+		if e.messenger != nil {
+			err = e.messenger.close()
+		}
 		for _, p := range e.planes {
 			for r := range p.peers {
 				if cerr := errors.Join(p.peers[r].tx.close(), p.peers[r].rx.close()); cerr != nil {
@@ -147,7 +160,7 @@ func (e *Endpoint) sayFarewell() {
 }
 
 // leave sends farewells and takes the messages of the peers, and reports whether no request is left. The farewells end
-// the receives of the peer.
+// the receives of the peer, which has one for each slot.
 func (e *Endpoint) leave() bool {
 	left := true
 	for _, p := range e.planes {
@@ -161,9 +174,10 @@ func (e *Endpoint) leave() bool {
 				left = left && (q.tx.err != nil || q.tx.done == q.tx.built && q.tx.farewells == slots)
 			}
 			if q.rx.conn != nil && q.rx.err == nil {
+				posted := q.rx.post() || q.rx.refused != nil
 				for q.rx.take() && q.rx.err == nil {
 				}
-				left = left && (q.rx.err != nil || q.rx.done == q.rx.posted)
+				left = left && (q.rx.err != nil || posted && q.rx.done == q.rx.posted)
 			}
 		}
 	}

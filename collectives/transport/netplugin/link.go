@@ -63,18 +63,22 @@ func (s *sender) room() int { return len(s.requests) - int(s.built-s.done) }
 // build puts a frame into the next slot.
 // Hot path: no allocation, no logging.
 func (s *sender) build(h *wire.Header, payload []byte) {
-	b := s.at(s.built)
+	b := s.add(wire.HeaderSize + len(payload))
 	wire.Encode(h, b)
 	copy(b[wire.HeaderSize:], payload)
-	s.sizes[s.index(s.built)] = wire.HeaderSize + len(payload)
+}
+
+// add returns the next slot, for a message of n bytes.
+func (s *sender) add(n int) []byte {
+	b := s.at(s.built)[:n]
+	s.sizes[s.index(s.built)] = n
 	s.built++
+	return b
 }
 
 // buildFarewell puts a farewell into the next slot.
 func (s *sender) buildFarewell() {
-	binary.LittleEndian.PutUint64(s.at(s.built), farewell)
-	s.sizes[s.index(s.built)] = farewellSize
-	s.built++
+	binary.LittleEndian.PutUint64(s.add(farewellSize), farewell)
 	s.farewells++
 }
 
@@ -122,15 +126,7 @@ func (r *receiver) progress() bool {
 	if r.err != nil || r.gone {
 		return false
 	}
-	for r.refused == nil && r.posted < r.released+uint64(len(r.requests)) {
-		i := r.index(r.posted)
-		var q Request
-		if q, r.refused = r.conn.Receive(unsafe.Pointer(&r.ring[i*r.slot]), r.slot, r.memory); q == 0 {
-			break
-		}
-		r.requests[i] = q
-		r.posted++
-	}
+	r.post()
 	if r.done != r.released {
 		return false
 	}
@@ -139,6 +135,21 @@ func (r *receiver) progress() bool {
 	}
 	r.err = r.refused
 	return r.err != nil
+}
+
+// post posts receives for free slots, and reports whether all free slots have one.
+// Hot path: no allocation, no logging.
+func (r *receiver) post() bool {
+	for r.refused == nil && r.posted < r.released+uint64(len(r.requests)) {
+		i := r.index(r.posted)
+		var q Request
+		if q, r.refused = r.conn.Receive(unsafe.Pointer(&r.ring[i*r.slot]), r.slot, r.memory); q == 0 {
+			return false
+		}
+		r.requests[i] = q
+		r.posted++
+	}
+	return r.refused == nil
 }
 
 // message returns the bytes of the oldest message.

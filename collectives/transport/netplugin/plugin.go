@@ -29,6 +29,10 @@ type Device struct {
 	Name        string
 	Rail, Plane int   // -1: not known
 	MaxBytes    int64 // of a message; 0: no limit is known
+	// How the device reaches memory of GPUs: by dma-bufs, and by addresses. Both are false if the plugin cannot flush.
+	DMABufs, Addresses bool
+	// MustFlush: received bytes must be flushed, also if the GPU orders writes.
+	MustFlush bool
 }
 
 // Loader opens plugins.
@@ -69,15 +73,19 @@ type Memory uintptr
 type Request uintptr
 
 // Conn is an end of a connection, which carries messages in one direction. Its methods never block or allocate, except
-// Register and Close.
+// Register, RegisterDevice and Close.
 type Conn interface {
 	// Register registers memory outside Go's heap, until Deregister.
 	Register(mem []byte) (Memory, error)
+	// RegisterDevice registers memory of a GPU: of a dma-buf from an offset, or, if fd is negative, by its address.
+	RegisterDevice(at unsafe.Pointer, size int, fd int, offset uint64) (Memory, error)
 	Deregister(m Memory) error
 	// Send and Receive post a message in registered memory. They return no request if that is not possible now. A
 	// message may be shorter than its receive.
 	Send(at unsafe.Pointer, size int, m Memory) (Request, error)
 	Receive(at unsafe.Pointer, size int, m Memory) (Request, error)
+	// Flush makes received bytes visible to the GPU. It returns no request if there is nothing to wait for.
+	Flush(at unsafe.Pointer, size int, m Memory) (Request, error)
 	// Test advances a request and reports whether it is complete, and the bytes of its message. A complete request
 	// does not exist any more.
 	Test(r Request) (size int, done bool, err error)
