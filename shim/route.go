@@ -74,7 +74,7 @@ func attachDevice(c *comm.Core) error {
 }
 
 // chooseDevicePath chooses how ranks exchange device memory, the same way on all ranks: by the devices themselves, by
-// RDMA ports that reach them, or through host memory.
+// RDMA ports or a network plugin, or through host memory.
 func chooseDevicePath(c *comm.Core) error {
 	byPorts := calls.ByPorts
 	if circuits.Of(c) != nil {

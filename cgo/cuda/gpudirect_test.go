@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"lightpath/cgo/cuda"
 	"lightpath/cgo/cuda/cudatest"
+	"lightpath/cgo/plugins"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/shim"
@@ -50,31 +53,25 @@ func TestExportBuf(t *testing.T) {
 	}
 }
 
-// TestRemoteWrites checks that the properties of a device decide whether other devices may write to it, and whether its
-// streams need a flush to see that.
-func TestRemoteWrites(t *testing.T) {
+// TestRemoteAccess checks that the properties of a device decide how other devices reach its memory.
+func TestRemoteAccess(t *testing.T) {
 	onlyStub(t, dmaBuf)
 	cudatest.Use(0)
 	for _, c := range []struct {
 		exports, ordering, options string
-		flush                      bool
-		says                       string
+		want                       device.RemoteAccess
 	}{
-		{"1", "100", "0", false, ""},
-		{"1", "200", "1", false, ""},
-		{"1", "0", "1", true, ""},
-		{"1", "0", "2", false, "cannot flush"},
-		{"0", "100", "1", false, "no dma-buf"},
+		{"1", "100", "0", device.RemoteAccess{DMABufs: true, Ordered: true}},
+		{"1", "200", "1", device.RemoteAccess{DMABufs: true, Ordered: true, Flushes: true}},
+		{"1", "0", "1", device.RemoteAccess{DMABufs: true, Flushes: true}},
+		{"1", "0", "2", device.RemoteAccess{DMABufs: true}},
+		{"0", "100", "1", device.RemoteAccess{Ordered: true, Flushes: true}},
 	} {
 		t.Setenv("STUB_CUDA_DMA_BUF", c.exports)
 		t.Setenv("STUB_CUDA_WRITES_ORDERING", c.ordering)
 		t.Setenv("STUB_CUDA_FLUSH_OPTIONS", c.options)
-		flush, err := driver.RemoteWrites()
-		switch {
-		case c.says == "" && (err != nil || flush != c.flush):
-			t.Errorf("%+v: %v, %v", c, flush, err)
-		case c.says != "" && (!errors.Is(err, device.ErrDriver) || !strings.Contains(err.Error(), c.says)):
-			t.Errorf("%+v: %v", c, err)
+		if got, err := driver.RemoteAccess(); err != nil || got != c.want {
+			t.Errorf("%+v: %+v, %v", c, got, err)
 		}
 	}
 }
@@ -91,24 +88,79 @@ func TestGPUDirect(t *testing.T) {
 	}
 }
 
+// useDriver makes communicators of this test exchange memory of the driver's devices over a transport.
+func useDriver(t *testing.T, transport string) {
+	t.Helper()
+	cuda.Tell(stream.Places())
+	device.Use(cuda.Library{}) // the devices stay: communicators give their resources back in the background
+	t.Setenv("LIGHTPATH_TRANSPORT", transport)
+	t.Setenv("LIGHTPATH_PLANES", "2")
+	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
+	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
+}
+
 func overPorts(t *testing.T, ranks int, flushed bool) {
 	n := verbstest.New(1)
 	for i := range 2 {
 		n.Add(fmt.Sprintf("mem%d", i))
 	}
 	endpoints.UseVerbs(n)
-	cuda.Tell(stream.Places())
-	device.Use(cuda.Library{})
+	useDriver(t, "rdma")
 	t.Cleanup(func() {
-		endpoints.UseVerbs(nil) // the devices stay: communicators give their resources back in the background
+		endpoints.UseVerbs(nil)
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Setenv("LIGHTPATH_TRANSPORT", "rdma")
-	t.Setenv("LIGHTPATH_PLANES", "2")
-	t.Setenv("LIGHTPATH_DEVICE_PATH", "rdma")
-	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "1M")
+	before, flushes := n.Moved(), cudatest.Flushes()
+	const count = 20000
+	addTwice(t, ranks, count)
+	moved := n.Moved()
+	if moved.FromHost != before.FromHost || moved.ToHost != before.ToHost || moved.FromBuf < 2*int64(ranks-1)*count {
+		t.Errorf("moved %+v, before %+v", moved, before)
+	}
+	if some := cudatest.Flushes() > flushes; some != flushed {
+		t.Errorf("flushed: %v", some)
+	}
+	// if resources remain, the network reports them
+	for end := time.Now().Add(time.Minute); !n.Idle() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestGPUDirectByPlugin is TestGPUDirect over a network plugin, which reaches device memory as a dma-buf or by its
+// address. The bytes that it receives are in the device's memory only after its flush.
+func TestGPUDirectByPlugin(t *testing.T) {
+	onlyStub(t, dmaBuf)
+	file := filepath.Join(t.TempDir(), "libnccl-net-test.so")
+	out, err := exec.Command("cc", "-std=gnu11", "-DVERSION=12", "-fPIC", "-shared", "-I../plugins", "-o", file,
+		"../plugins/testdata/net.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	before := endpoints.UseNetPlugins(plugins.Net{})
+	t.Cleanup(func() { endpoints.UseNetPlugins(before) })
+	t.Setenv("NCCL_NET_PLUGIN", file)
+	t.Setenv("STUB_CUDA_WRITES_ORDERING", "0")
+	for _, c := range []struct{ exports, options string }{
+		{"1", "gpu=4 hide"}, {"1", "gpu=6 hide regMrDmaBuf=2"}, {"0", "gpu=2 hide"},
+	} {
+		t.Run(c.options, func(t *testing.T) {
+			useDriver(t, "net")
+			t.Setenv("STUB_CUDA_DMA_BUF", c.exports)
+			t.Setenv("LIGHTPATH_TEST_NET", c.options)
+			flushes := cudatest.Flushes()
+			addTwice(t, 3, 20000)
+			if cudatest.Flushes() != flushes {
+				t.Error("the driver has flushed")
+			}
+		})
+	}
+}
+
+// addTwice makes a communicator whose ranks add their bytes twice, and checks the sums.
+func addTwice(t *testing.T, ranks, count int) {
+	t.Helper()
 	id, err := shim.NewUniqueID()
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +174,6 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, flushes := n.Moved(), cudatest.Flushes()
-	const count = 20000
 	rng := rand.New(rand.NewPCG(1, 1))
 	want := make([]byte, count)
 	at, streams := make([]unsafe.Pointer, ranks), make([]device.Stream, ranks)
@@ -140,8 +190,8 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 	for range 2 { // sums, twice
 		for r, c := range comms {
 			cudatest.Use(r % 2)
-			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at[r], Recv: at[r],
-				Stream: streams[r]}
+			call := calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: uint64(count), Send: at[r],
+				Recv: at[r], Stream: streams[r]}
 			if err := shim.Run([]calls.Call{call}); err != nil {
 				t.Fatal(err)
 			}
@@ -162,20 +212,9 @@ func overPorts(t *testing.T, ranks int, flushed bool) {
 		}
 		cudatest.Free(at[r])
 	}
-	moved := n.Moved()
-	if moved.FromHost != before.FromHost || moved.ToHost != before.ToHost || moved.FromBuf < 2*int64(ranks-1)*count {
-		t.Errorf("moved %+v, before %+v", moved, before)
-	}
-	if some := cudatest.Flushes() > flushes; some != flushed {
-		t.Errorf("flushed: %v", some)
-	}
 	for _, c := range comms {
 		if err := c.Destroy(); err != nil {
 			t.Error(err)
 		}
-	}
-	// if resources remain, the network reports them
-	for end := time.Now().Add(time.Minute); !n.Idle() && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
 	}
 }

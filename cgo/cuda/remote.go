@@ -4,7 +4,6 @@ package cuda
 import "C"
 
 import (
-	"fmt"
 	"os"
 	"unsafe"
 
@@ -13,25 +12,14 @@ import (
 
 var _ device.Remote = Library{}
 
-// RemoteWrites implements [device.Remote]. A device whose streams see the writes of other devices in order needs no
-// flush. For other devices, the driver must be able to flush from the host.
-func (Library) RemoteWrites() (flush bool, err error) {
+// RemoteAccess implements [device.Remote].
+func (Library) RemoteAccess() (device.RemoteAccess, error) {
 	var exports, ordering, flushes C.int
-	err = do("cuDeviceGetAttribute", func(c *C.struct_lpc_library) C.CUresult {
+	err := do("cuDeviceGetAttribute", func(c *C.struct_lpc_library) C.CUresult {
 		return C.lpc_remote(c, &exports, &ordering, &flushes)
 	})
-	flush = ordering < C.CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
-	switch {
-	case err != nil:
-		return false, err
-	case exports == 0:
-		return false, fmt.Errorf("the CUDA driver gives no dma-buf of this device's memory (the open kernel modules do): %w",
-			device.ErrDriver)
-	case flush && flushes == 0:
-		return false, fmt.Errorf("this device does not order what others write to its memory, "+
-			"and the CUDA driver cannot flush it: %w", device.ErrDriver)
-	}
-	return flush, nil
+	ordered := ordering >= C.CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
+	return device.RemoteAccess{DMABufs: exports != 0, Ordered: ordered, Flushes: flushes != 0}, err
 }
 
 // FlushRemote implements [device.Remote].

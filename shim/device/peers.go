@@ -86,14 +86,20 @@ type Peers interface {
 	Words(s Stream, words []Word) error
 }
 
+// RemoteAccess is how other devices of the host reach a device's memory.
+type RemoteAccess struct {
+	DMABufs bool // ExportBuf works
+	Ordered bool // the device's streams see the writes of others without a flush
+	Flushes bool // FlushRemote works
+}
+
 // Remote is a driver whose devices' memory NICs and other devices of the host can read and write. Call its methods
 // between Enter, or EnterContext, and Leave. Errors wrap [ErrDriver].
 type Remote interface {
 	Peers
 
-	// RemoteWrites returns an error if other devices cannot reach the current device's memory. flush: the device's
-	// streams see the writes of others only after FlushRemote.
-	RemoteWrites() (flush bool, err error)
+	// RemoteAccess returns how other devices reach the current device's memory.
+	RemoteAccess() (RemoteAccess, error)
 	// FlushRemote makes writes of other devices to the current device visible to later work on its streams, if the CPU
 	// knows of these writes. It waits for nothing else.
 	FlushRemote() error

@@ -29,34 +29,90 @@ func UseNetPlugins(l netplugin.Loader) (before netplugin.Loader) {
 // linger is how long a rank that closes waits for its peers to close, too.
 const linger = time.Second
 
-// joinPlugin makes packet planes of the devices of a network plugin. The ranks exchange the handles of their listeners
-// through the leader.
-func joinPlugin(c *comm.Core) (_ transport.Endpoint, err error) {
+// PluginPorts are a rank's devices of a network plugin, one for each plane.
+type PluginPorts struct {
+	plugin netplugin.Plugin
+	names  string
+	rank   *netplugin.Rank
+	// DMABufs and Addresses: all devices reach memory of GPUs in this way. MustFlush: one needs flushes on all GPUs.
+	DMABufs, Addresses, MustFlush bool
+}
+
+// listenPlugin opens this rank's devices of a plugin, for messages or for frames.
+func listenPlugin(c *comm.Core, messages bool) (*PluginPorts, error) {
 	p, err := openPlugin(c)
 	if err != nil {
 		return nil, err
 	}
 	devices, names, err := devicesOnPlanes(c, p)
-	var r *netplugin.Rank
+	m := &PluginPorts{plugin: p, names: names, DMABufs: true, Addresses: true}
 	if err == nil {
-		r, err = netplugin.Listen(netplugin.ListenOptions{Rank: c.Rank, Ranks: c.Ranks, Plugin: p, Devices: devices})
+		m.rank, err = netplugin.Listen(netplugin.ListenOptions{Rank: c.Rank, Ranks: c.Ranks, Plugin: p, Devices: devices,
+			Messages: messages})
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	e, err := connectPlugin(c, r)
-	if err != nil {
-		return nil, errors.Join(err, p.Close())
+	for _, i := range devices {
+		d := p.Devices()[i]
+		m.DMABufs, m.Addresses = m.DMABufs && d.DMABufs, m.Addresses && d.Addresses
+		m.MustFlush = m.MustFlush || d.MustFlush
 	}
-	c.Log.Info(log.Net, "net: rank %d uses plugin %s: %s", c.Rank, p.Name(), names)
+	return m, nil
+}
+
+// joinPlugin makes packet planes of the devices of a network plugin. The ranks exchange the handles of their listeners
+// through the leader.
+func joinPlugin(c *comm.Core) (_ transport.Endpoint, err error) {
+	m, err := listenPlugin(c, false)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := comm.Exchange(c, m.Addrs())
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	ctx, cancel := connecting(c)
+	defer cancel()
+	e, err := netplugin.Connect(ctx, m.rank, optionsOf(c, addrs))
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	c.Log.Info(log.Net, "net: rank %d uses %s", c.Rank, m)
 	return &pluginEndpoint{e, sync.OnceValue(func() error {
-		err := errors.Join(e.Close(), p.Close())
+		err := errors.Join(e.Close(), m.Close())
 		if err != nil {
 			c.Log.Warn("%v", err)
 		}
 		return err
 	})}, nil
 }
+
+func optionsOf(c *comm.Core, addrs []netplugin.Addrs) netplugin.Options {
+	return netplugin.Options{Addrs: addrs, Linger: linger, Failed: c.FailedChan()}
+}
+
+// OpenPlugin opens the devices of a network plugin that this rank uses for messages. Their connections are apart from
+// those of the packet planes.
+func OpenPlugin(c *comm.Core) (*PluginPorts, error) { return listenPlugin(c, true) }
+
+// Addrs returns the addresses that the other ranks need.
+func (m *PluginPorts) Addrs() netplugin.Addrs { return m.rank.Addrs() }
+
+// Connect connects this rank to all other ranks, which call it at about the same time. flush: see [netplugin.Options].
+func (m *PluginPorts) Connect(c *comm.Core, addrs []netplugin.Addrs, flush bool) (*netplugin.Messenger, error) {
+	ctx, cancel := connecting(c)
+	defer cancel()
+	o := optionsOf(c, addrs)
+	o.Flush = flush
+	return netplugin.ConnectMessages(ctx, m.rank, o)
+}
+
+// String returns the plugin and its device on each plane.
+func (m *PluginPorts) String() string { return fmt.Sprintf("plugin %s: %s", m.plugin.Name(), m.names) }
+
+// Close ends the use of the plugin. The caller closes the endpoint before.
+func (m *PluginPorts) Close() error { return errors.Join(m.rank.Close(), m.plugin.Close()) }
 
 // openPlugin opens the first plugin of NCCL_NET_PLUGIN that works.
 func openPlugin(c *comm.Core) (netplugin.Plugin, error) {
@@ -102,17 +158,6 @@ func devicesOnPlanes(c *comm.Core, p netplugin.Plugin) (devices []int, names str
 		texts = append(texts, fmt.Sprintf("%s on plane %d", d.Device, j))
 	}
 	return devices, strings.Join(texts, ", "), nil
-}
-
-// connectPlugin connects a rank, which it takes over, to all other ranks.
-func connectPlugin(c *comm.Core, r *netplugin.Rank) (*netplugin.Endpoint, error) {
-	addrs, err := comm.Exchange(c, r.Addrs())
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
-	ctx, cancel := connecting(c)
-	defer cancel()
-	return netplugin.Connect(ctx, r, netplugin.Options{Addrs: addrs, Linger: linger, Failed: c.FailedChan()})
 }
 
 // pluginEndpoint is an endpoint that also ends the use of its plugin.

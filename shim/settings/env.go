@@ -130,8 +130,9 @@ var vars = []Var{
 		func(c *Config, v string) error { return c.setHeartbeat(v) }},
 	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", DevicePathAuto,
 		"how ranks exchange device memory. direct: devices of one host that reach each other's memory. rdma: " +
-			"RDMA ports that reach it (GPUDirect). staged: through host memory. auto: the first that is possible " +
-			"and that no variable of NCCL forbids; staged if planes have circuits. The same on every rank",
+			"RDMA ports, or devices of a network plugin, that reach it (GPUDirect). staged: through host memory. auto: " +
+			"the first that is possible and that no variable of NCCL forbids; staged if planes have circuits. The same on " +
+			"every rank",
 		func(c *Config, v string) error {
 			return setChoice(&c.DevicePath, v, DevicePathAuto, DevicePathDirect, DevicePathRDMA, DevicePathStaged)
 		}},

@@ -150,8 +150,8 @@ func portsOf(m *topology.Machine) (names, active []string) {
 	return names, active
 }
 
-// gpuDirect reports whether RDMA ports can access GPU memory directly. It is a fault that they cannot only if the
-// settings require it.
+// gpuDirect reports whether RDMA ports, or a network plugin, can access GPU memory directly. It is a fault that they
+// cannot only if the settings require it.
 func gpuDirect(m *topology.Machine) finding {
 	const check = "gpudirect"
 	_, active := portsOf(m)
@@ -159,15 +159,18 @@ func gpuDirect(m *topology.Machine) finding {
 	if err != nil {
 		return finding{check, true, "not known: the environment cannot be read"}
 	}
-	wanted := c.DevicePath == "rdma"
+	wanted, plugin := c.DevicePath == "rdma", c.Wants(settings.TransportNet)
 	switch forbidden := c.ForbidsGPUDirect(); {
 	case len(m.GPUs) == 0:
 		return finding{check, !wanted, "no GPU (optional)"}
-	case len(active) == 0:
+	case len(active) == 0 && plugin == "":
 		return finding{check, !wanted, "no active RDMA port: GPUs of several hosts exchange data through host memory " +
 			"(optional)"}
 	case forbidden != "":
 		return finding{check, true, "not used: " + forbidden}
+	case plugin != "":
+		return finding{check, true, fmt.Sprintf("GPUs: %d; used if the devices of the network plugin (%s) reach their "+
+			"memory, of which NCCL_DEBUG=INFO tells", len(m.GPUs), plugin)}
 	}
 	return finding{check, true, fmt.Sprintf("GPUs: %d, active ports: %s; used over planes of RDMA ports that take "+
 		"the driver's dma-bufs, of which NCCL_DEBUG=INFO tells",

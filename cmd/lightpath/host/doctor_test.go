@@ -31,6 +31,7 @@ func TestGPUDirectFinding(t *testing.T) {
 		{topology.Machine{GPUs: gpus, RDMA: ports("ACTIVE")}, "LIGHTPATH_DEVICE_PATH=staged", true,
 			"not used: LIGHTPATH_DEVICE_PATH=staged"},
 		{topology.Machine{GPUs: gpus, RDMA: ports("ACTIVE")}, "", true, "GPUs: 2, active ports: mlx5_0:1"},
+		{topology.Machine{GPUs: gpus}, "LIGHTPATH_TRANSPORT=net", true, "the network plugin (LIGHTPATH_TRANSPORT=net)"},
 	} {
 		t.Run(c.text+" "+c.variable, func(t *testing.T) {
 			if name, value, set := strings.Cut(c.variable, "="); set {

@@ -42,8 +42,10 @@ func (r Remote) NeedFlush(hold chan struct{}) {
 // Flushes returns the number of calls of FlushRemote.
 func (r Remote) Flushes() int { return int(r.flushes.Load()) }
 
-// RemoteWrites implements [device.Remote].
-func (r Remote) RemoteWrites() (bool, error) { return r.late.Load(), r.entered("RemoteWrites") }
+// RemoteAccess implements [device.Remote].
+func (r Remote) RemoteAccess() (device.RemoteAccess, error) {
+	return device.RemoteAccess{DMABufs: true, Ordered: !r.late.Load(), Flushes: true}, r.entered("RemoteAccess")
+}
 
 // FlushRemote implements [device.Remote].
 func (r Remote) FlushRemote() error {

@@ -9,7 +9,6 @@ import (
 	"lightpath/plans"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
-	"lightpath/shim/endpoints"
 	"lightpath/shim/settings"
 	"lightpath/shim/stream"
 )
@@ -31,15 +30,6 @@ func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA b
 		return fmt.Sprintf("the planes' circuits are %v, and messages need such as lead both ways (duplex)", kind)
 	}
 	return ""
-}
-
-// openPorts opens this rank's ports, one for each lane.
-func (x *Path) openPorts() (*endpoints.Ports, error) {
-	c := x.c
-	if x.circuits {
-		return endpoints.OpenPorts(c, circuits.Of(c).HCAs, len(circuits.Of(c).Planes))
-	}
-	return endpoints.OpenPorts(c, c.Cfg.IB.HCAs, c.Cfg.Planes)
 }
 
 // HasScript reports whether the call has a plan that runs on streams. The result depends only on the shape, not on

@@ -279,13 +279,16 @@ func (x *Path) Alloc(size int64) (m stream.Memory, err error) {
 
 // register registers device memory with the ports. The caller has entered the context.
 func (x *Path) register(at unsafe.Pointer, size int64) (messages.Region, error) {
-	fd, offset, err := x.driver.ExportBuf(at, int(size))
-	if err != nil {
-		return nil, err
+	fd, offset, err := -1, uint64(0), error(nil)
+	if !x.byAddress {
+		if fd, offset, err = x.driver.ExportBuf(at, int(size)); err != nil {
+			return nil, err
+		}
+		defer func() { _ = unix.Close(fd) }()
 	}
 	r, err := x.end.Register(fd, offset, at, int(size))
-	if cerr := unix.Close(fd); err != nil {
-		return nil, errors.Join(err, cerr)
+	if err != nil {
+		return nil, err
 	}
 	m := &x.memory
 	m.mu.Lock()

@@ -256,7 +256,7 @@ func TestGPUDirectNotMade(t *testing.T) {
 		"no memory for it": {func(g *shimtest.GPUsAndPorts) {
 			verbstest.RefuseBuf(g.Ports[0], syscall.ENOMEM)
 		}, "cannot allocate"},
-		"RemoteWrites":  {refuse("RemoteWrites"), "RemoteWrites"},
+		"RemoteAccess":  {refuse("RemoteAccess"), "RemoteAccess"},
 		"ExportBuf":     {refuse("ExportBuf"), "ExportBuf"},
 		"AllocExchange": {refuse("AllocExchange"), "AllocExchange"},
 		"NewStream":     {refuse("NewStream"), "NewStream"},

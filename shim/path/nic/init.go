@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
@@ -13,6 +12,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/log"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
@@ -27,12 +27,14 @@ var errNoExport = errors.New("the driver's binding exports no memory for other d
 // values that all ranks share. overCircuits says that the planes' circuits switch; see whyNotOverCircuits.
 func whyNot(table []bootstrap.Hello, cfg *settings.Config, overCircuits bool) string {
 	kind, _ := endpoints.ChooseTransport(table, cfg) // the same choice succeeded before
+	plugin := !overCircuits && kind == settings.TransportNet
 	switch {
 	case len(table) == 1:
 		return "the communicator has one rank"
-	case !overCircuits && kind != settings.TransportRDMA:
-		return "the packet planes are no RDMA ports (LIGHTPATH_TRANSPORT=" + cfg.Transport + ")"
-	case cfg.IB.Mode == settings.RDMAUC:
+	case !overCircuits && !plugin && kind != settings.TransportRDMA:
+		return "the packet planes are neither RDMA ports nor devices of a network plugin (LIGHTPATH_TRANSPORT=" +
+			cfg.Transport + ")"
+	case !plugin && cfg.IB.Mode == settings.RDMAUC:
 		return "LIGHTPATH_RDMA_MODE=uc: messages need acknowledgements"
 	case cfg.Interpose:
 		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"
@@ -48,12 +50,6 @@ func whyNot(table []bootstrap.Hello, cfg *settings.Config, overCircuits bool) st
 	return ""
 }
 
-// offer is a rank's message to the others: the addresses of its queue pairs, or why it has none.
-type offer struct {
-	Addrs rendezvous.Addrs
-	Why   string
-}
-
 // Attach gives the ranks' ports access to device memory, on all ranks or on none. It returns why not.
 func Attach(c *comm.Core) (why string, err error) {
 	if why := whyNot(c.Table, c.Cfg, circuits.Of(c) != nil); why != "" {
@@ -67,13 +63,17 @@ func Attach(c *comm.Core) (why string, err error) {
 	}
 	x := &Path{c: c, ctx: stream.Of(c).Context, circuits: circuits.Of(c) != nil, sent: make([]uint64, c.Ranks),
 		wanted: make([]uint64, c.Ranks)}
+	kind, _ := endpoints.ChooseTransport(c.Table, c.Cfg)
+	x.ends = &ports{}
+	if !x.circuits && kind == settings.TransportNet {
+		x.ends = &plugin{}
+	}
 	defer func() {
 		if err != nil || why != "" {
 			x.abandon()
 		}
 	}()
-	addrs, failed := x.offer()
-	mine := offer{Addrs: addrs}
+	mine, failed := x.offer()
 	if failed != nil {
 		mine = offer{Why: errdefs.Cut(failed.Error(), 1024)}
 	}
@@ -81,13 +81,16 @@ func Attach(c *comm.Core) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	all := make([]rendezvous.Addrs, len(offers))
 	for r := range offers {
-		if all[r] = offers[r].Addrs; offers[r].Why != "" {
+		if offers[r].Why != "" {
 			return c.Table[r].Where() + ": " + offers[r].Why, nil
 		}
 	}
-	if why, err = c.Accord(3, x.end.Connect(all)); why != "" || err != nil {
+	failed, err = x.connect(offers)
+	if err != nil {
+		return "", err
+	}
+	if why, err = c.Accord(3, failed); why != "" || err != nil {
 		return why, err
 	}
 	x.in = stream.NewIssuer(c, stream.Options{
@@ -104,56 +107,69 @@ func Attach(c *comm.Core) (why string, err error) {
 	return "", nil
 }
 
-// offer creates this rank's part of the path, and tests that all its ports can register device memory.
-func (x *Path) offer() (addrs rendezvous.Addrs, err error) {
+// offer opens this rank's ends of the lanes, and creates the rest of this rank's part of the path.
+func (x *Path) offer() (mine offer, err error) {
 	able := false
 	if x.driver, able = device.Active().(device.Remote); !able {
-		return nil, errNoExport
+		return mine, errNoExport
 	}
 	if x.circuits && x.c.NonBlocking {
-		return nil, errors.New("its calls do not block, and over circuits the first of a shape waits for its plan")
+		return mine, errors.New("its calls do not block, and over circuits the first of a shape waits for its plan")
 	}
+	if err := x.driver.EnterContext(x.ctx); err != nil {
+		return mine, err
+	}
+	defer x.driver.Leave()
+	if x.access, err = x.driver.RemoteAccess(); err != nil {
+		return mine, err
+	}
+	lanes := 0
+	if mine, lanes, err = x.ends.listen(x); err != nil {
+		return mine, err
+	}
+	x.rooms = make([]stream.Memory, lanes)
+	exchange := cmp.Or(x.c.Cfg.DeviceExchange, settings.DefaultExchange)
+	x.piece = exchange / (2 * steps.Rooms) / int64(lanes) &^ (calls.PieceAlign - 1)
+	if x.own, err = x.driver.NewStream(); err != nil {
+		return mine, err
+	}
+	if x.joint, err = device.Active().NewEvent(); err != nil {
+		return mine, err
+	}
+	if x.ended, err = memory.Pin(memory.WordSize); err != nil {
+		return mine, err
+	}
+	*x.ended.Word() = 0
+	if x.circuits {
+		if err := stream.Of(x.c).Prepare(); err != nil {
+			return mine, err
+		}
+	}
+	return mine, device.Active().LoadKernels()
+}
+
+// connect connects this rank to the others, and tests that its ends of all lanes can register device memory. failed is
+// why this rank stages; err, why the communicator cannot go on.
+func (x *Path) connect(all []offer) (failed, err error) {
 	if err := x.driver.EnterContext(x.ctx); err != nil {
 		return nil, err
 	}
 	defer x.driver.Leave()
-	if x.flush, err = x.driver.RemoteWrites(); err != nil {
-		return nil, err
+	if x.end, failed, err = x.ends.connect(x, all); failed != nil || err != nil {
+		return failed, err
 	}
-	c, ib := x.c, &x.c.Cfg.IB
-	if x.ports, err = x.openPorts(); err != nil {
-		return nil, err
-	}
-	x.end, addrs, err = rendezvous.Listen(rendezvous.Options{
-		Rank: c.Rank, Ranks: c.Ranks, Planes: x.ports.Planes, Circuits: x.circuits,
-		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass),
-		ServiceLevel: uint8(ib.ServiceLevel),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
-	}
-	x.rooms = make([]stream.Memory, len(x.ports.Planes))
-	exchange := cmp.Or(c.Cfg.DeviceExchange, settings.DefaultExchange)
-	x.piece = exchange / (2 * steps.Rooms) / int64(len(x.rooms)) &^ (calls.PieceAlign - 1)
-	if x.rooms[0], err = x.Alloc(leastMemory); err != nil {
-		return nil, fmt.Errorf("ports %s: %w", x.ports, err)
-	}
-	if x.own, err = x.driver.NewStream(); err != nil {
-		return nil, err
-	}
-	if x.joint, err = device.Active().NewEvent(); err != nil {
-		return nil, err
-	}
-	if x.ended, err = memory.Pin(memory.WordSize); err != nil {
-		return nil, err
-	}
-	*x.ended.Word() = 0
-	if x.circuits {
-		if err := stream.Of(c).Prepare(); err != nil {
-			return nil, err
+	for _, x.byAddress = range x.ends.ways(x.access) {
+		if x.rooms[0], failed = x.Alloc(leastMemory); failed == nil {
+			way := "as dma-bufs"
+			if x.byAddress {
+				way = "by its address"
+			}
+			x.c.Log.Info(log.Net, "rank %d: memory of its device is registered %s with %s", x.c.Rank, way, x.ends)
+			return nil, nil
 		}
+		x.c.Log.Info(log.Net, "rank %d: %v", x.c.Rank, failed)
 	}
-	return addrs, device.Active().LoadKernels()
+	return fmt.Errorf("%s: %w", x.ends, failed), nil
 }
 
 // abandon frees what a failed attempt has created.
@@ -161,9 +177,7 @@ func (x *Path) abandon() {
 	if x.end != nil {
 		_ = x.end.Close()
 	}
-	if x.ports != nil {
-		_ = x.ports.Close()
-	}
+	_ = x.ends.Close()
 	if x.driver == nil {
 		return
 	}

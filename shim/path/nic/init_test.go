@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,7 +9,9 @@ import (
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
+	"lightpath/shim/device"
 	"lightpath/shim/dispatch"
+	"lightpath/shim/endpoints"
 	"lightpath/shim/recorder"
 	"lightpath/shim/settings"
 	"lightpath/shim/stream"
@@ -29,6 +32,10 @@ func TestGPUDirectEligible(t *testing.T) {
 	}
 	if why := whyNot(good(), ib, false); why != "" {
 		t.Errorf("NCCL_NET=IB between hosts: %s", why)
+	}
+	uc := settings.Config{Transport: settings.TransportNet, IB: settings.IB{Mode: settings.RDMAUC}}
+	if why := whyNot(good(), &uc, false); why != "" {
+		t.Errorf("LIGHTPATH_RDMA_MODE=uc, which a plugin ignores: %s", why)
 	}
 	for want, change := range map[string]func(table []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello{
 		"LIGHTPATH_TRANSPORT=tcp": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
@@ -77,6 +84,25 @@ func TestGPUDirectCircuitsEligible(t *testing.T) {
 			!strings.Contains(why, c.says) {
 			t.Errorf("%+v, %v: %q", c.cfg, c.kind, why)
 		}
+	}
+}
+
+// TestEndsNeed checks which access to a device's memory the ends of lanes need.
+func TestEndsNeed(t *testing.T) {
+	for _, a := range []device.RemoteAccess{{Ordered: true}, {DMABufs: true}} {
+		if _, _, err := (&ports{}).listen(&Path{access: a}); err == nil {
+			t.Errorf("%+v suffices for RDMA ports", a)
+		}
+	}
+	p := plugin{&endpoints.PluginPorts{DMABufs: true, Addresses: true}}
+	if ways := p.ways(device.RemoteAccess{DMABufs: true}); !slices.Equal(ways, []bool{false, true}) {
+		t.Errorf("by address: %v", ways)
+	}
+	if ways := p.ways(device.RemoteAccess{}); !slices.Equal(ways, []bool{true}) {
+		t.Errorf("without dma-bufs, by address: %v", ways)
+	}
+	if p.Addresses = false; len(p.ways(device.RemoteAccess{})) > 0 {
+		t.Error("there is no way, and it finds one")
 	}
 }
 

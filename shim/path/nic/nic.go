@@ -1,5 +1,5 @@
-// Package nic runs calls on streams over RDMA ports that access device memory. A goroutine posts messages when streams
-// reach them, and lets the streams continue when the messages have completed.
+// Package nic runs calls on streams over RDMA ports, or devices of a network plugin, that access device memory. A
+// goroutine posts messages when streams reach them, and lets the streams continue when the messages have completed.
 //
 // Layer: a path, above stream. No CPU touches the payload.
 package nic
@@ -12,27 +12,28 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport/messages"
-	"lightpath/collectives/transport/rdma/rendezvous"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
-	"lightpath/shim/endpoints"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
 	"lightpath/shim/stream"
 )
 
-// Path is the state of a communicator whose RDMA ports access its device's memory: see docs/design/nic-memory.md. A
-// [stream.Issuer] puts the scripts of collectives on streams. Path is its wire: messages go from memory of one device
-// to memory of another. Device.Mu guards Path unless said otherwise.
+// Path is the state of a communicator whose ports, or devices of a plugin, access its device's memory: see
+// docs/design/nic-memory.md. A [stream.Issuer] puts the scripts of collectives on streams. Path is its wire: messages
+// go from memory of one device to memory of another. Device.Mu guards Path unless said otherwise.
 type Path struct {
 	c      *comm.Core
 	driver device.Remote
 	ctx    device.Context
-	ports  *endpoints.Ports
+	ends   ends
+	access device.RemoteAccess
+	// byAddress: the ends register device memory by its address, and not as a dma-buf.
+	byAddress bool
 	// circuits: lanes are planes whose circuits switch. Collectives without a plan, sends and receives are staged.
 	circuits bool
-	end      *rendezvous.Endpoint
+	end      messages.Endpoint
 	flush    bool // streams see received data only after FlushRemote
 	in       *stream.Issuer
 	own      device.Stream // for calls without a stream

@@ -140,6 +140,14 @@ const (
 func (x *Path) run() {
 	w := &x.work
 	defer close(w.over)
+	if _, ok := x.ends.(*plugin); ok {
+		// Plugins may call the driver. The context is entered once, because a turn must not wait for the driver's lock.
+		if err := x.driver.EnterContext(x.ctx); err != nil {
+			x.c.Spread(err)
+		} else {
+			defer x.driver.Leave()
+		}
+	}
 	defer x.letGo()
 	for vain := 0; ; {
 		armed, now := x.end.Arm(), time.Now()
@@ -280,7 +288,7 @@ func (x *Path) timedOut(number uint32, on messages.Wait) error {
 // letGo ends all messages, and then releases all streams. After that no port writes into memory that a stream may use.
 func (x *Path) letGo() {
 	w := &x.work
-	w.err = errors.Join(x.end.Close(), x.ports.Close())
+	w.err = errors.Join(x.end.Close(), x.ends.Close())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended, w.queue = true, nil
@@ -295,7 +303,7 @@ func (x *Path) stop() error {
 		x.work.halt.Store(true)
 		x.end.Wake()
 		<-x.work.over
-		x.c.Log.Info(log.Net, "rdma: rank %d has sent %d bytes from memory of its device", x.c.Rank, x.end.Traffic())
+		x.c.Log.Info(log.Net, "rank %d has sent %d bytes from memory of its device", x.c.Rank, x.end.Traffic())
 	})
 	return x.work.err
 }
