@@ -18,9 +18,10 @@ type Remote struct {
 }
 
 type remote struct {
-	late    atomic.Bool
-	flushes atomic.Int64
-	hold    atomic.Pointer[chan struct{}]
+	late     atomic.Bool
+	flushes  atomic.Int64
+	exported atomic.Int64
+	hold     atomic.Pointer[chan struct{}]
 }
 
 var _ device.Remote = Remote{}
@@ -41,6 +42,9 @@ func (r Remote) NeedFlush(hold chan struct{}) {
 
 // Flushes returns the number of calls of FlushRemote.
 func (r Remote) Flushes() int { return int(r.flushes.Load()) }
+
+// Exported returns the number of dma-bufs so far.
+func (r Remote) Exported() int { return int(r.exported.Load()) }
 
 // RemoteAccess implements [device.Remote].
 func (r Remote) RemoteAccess() (device.RemoteAccess, error) {
@@ -68,6 +72,9 @@ func (r Remote) ExportBuf(at unsafe.Pointer, size int) (int, uint64, error) {
 		return -1, 0, fmt.Errorf("ExportBuf: %p: %w", at, device.ErrDriver)
 	}
 	fd, err := unix.FcntlInt(b.fd.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		r.exported.Add(1)
+	}
 	return fd, uint64(uintptr(at) - b.at), err
 }
 
