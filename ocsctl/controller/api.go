@@ -280,8 +280,8 @@ type AttachOptions struct {
 type Attachment interface {
 	// Post agrees, for the plane's holder, to move plane from epoch to target. The port must be drained.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
-	// Acquire asks for the planes of a lease. [Sink.Granted] answers with the same id. Planes that the holder still has are
-	// given back first, since their Release may have been lost with a connection. l belongs to the core.
+	// Acquire asks for the planes of a lease. [Sink.Granted] answers with the same id. Planes that the holder still has
+	// are given back first, since their Release may have been lost with a connection. l belongs to the core.
 	Acquire(id uint64, l ocsctl.Lease) error
 	// Release gives planes of holder's lease back.
 	Release(mask, holder uint64) error

@@ -112,15 +112,16 @@ func (m *Machine) answered() {
 	m.port.mu.Unlock()
 }
 
-// sound reports whether planes are in service, and no further than the ticket says. Shared planes may be further if they
-// have the ticket's circuits. A ticket that lay here for a while
-// may be of another time: a plane has failed since, or another controller has begun with later epochs. Then the leader
-// decides again. A ticket with maps says where planes stand that others may have moved.
+// sound reports whether planes are in service, and no further than the ticket says, or shared with the ticket's circuits.
+// A ticket that lay here for a while may be of another time: a plane has failed since, or another controller has begun
+// with later epochs. Then the leader decides again. A ticket with maps says where planes stand that others may have
+// moved.
 func (m *Machine) sound(use planeset.Set) bool {
 	for j := range use.Each() {
 		epoch, ports, err := m.view.State(j)
 		want, moved := &m.grant.Planes[j], m.grant.Flags&ticket.Maps != 0
-		if err != nil || int32(epoch-want.Epoch) > 0 && !(m.shares() && m.holds(ports, want)) ||
+		later := int32(epoch-want.Epoch) > 0
+		if err != nil || later && (!m.shares() || !m.holds(ports, want)) ||
 			!moved && (m.now[j].Epoch != want.Epoch || m.now[j].Hash != want.Hash) {
 			return false
 		}

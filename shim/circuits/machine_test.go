@@ -301,3 +301,40 @@ func BenchmarkPredicted(b *testing.B) {
 		m.Done(stay)
 	}
 }
+
+// TestSharedPlanes: others may move a shared plane at any time, but not the circuits of the ticket.
+func TestSharedPlanes(t *testing.T) {
+	swap := circuit.Permutation{2, dark, 0} // ranks 0 and 2, at ports 4 and 3
+	mine, away := circuit.Permutation{dark, dark, dark, 4, 3, dark}, circuit.Permutation{2, dark, 0, 5, dark, 3}
+	still := circuits.ListedMaps{{swap}}
+	for name, k := range map[string]struct {
+		flags          uint8
+		later          circuit.Permutation
+		settles, fails bool // before the operation; during it
+	}{
+		"shared":       {ticket.Shared, append(circuit.Permutation{1, 0, dark}, mine[3:]...), true, false},
+		"alone":        {0, mine, true, true},
+		"other's move": {ticket.Shared, away, false, true},
+	} {
+		planes := fakePlanes{{epoch: 7, ports: mine}}
+		m := newMachine(planes)
+		take := func() {
+			m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
+			if _, err := m.Take(start, ticketAt(7, ticket.Maps|k.flags, swap)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		take()
+		if settled, err := m.Settle(start); !settled || err != nil {
+			t.Fatal(settled, err)
+		}
+		planes[0].epoch, planes[0].ports = 9, k.later
+		if err := m.Missed(still); (err != nil) != k.fails {
+			t.Errorf("%s: during the operation: %v", name, err)
+		}
+		take()
+		if settled, err := m.Settle(start.Add(2 * time.Second)); settled != k.settles || (err == nil) != k.settles {
+			t.Errorf("%s: at a later epoch: %v, %v", name, settled, err)
+		}
+	}
+}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
-
 	"lightpath/ocsctl/controller/rpc/ocspb"
 	"lightpath/plans/circuit"
 )

@@ -45,21 +45,27 @@ func (g *groups) hits() (n [4]uint64) {
 }
 
 // TestGroupsByTurns checks that communicators of one job get their planes and tickets before they call, though each of
-// them uses all planes.
+// them uses all planes, and that groups side by side hold the planes together, with other circuits in each turn.
 func TestGroupsByTurns(t *testing.T) {
 	server := shimtest.UseEmulator(t, 4, 2, nil)
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
 	g := newGroups(t)
 	rng := rand.New(rand.NewPCG(6, 1))
+	var together [3]int // turns in which two groups have held all planes
 	if !shimtest.Eventually(func() bool {
-		for _, w := range [][2]*shimtest.World{g.tensor, g.tensor, g.model} {
+		for turn, w := range [][2]*shimtest.World{g.tensor, g.tensor, g.model} {
 			require.NoError(t, both(t, iteration[0], rng, w))
+			s, err := server.Core().Snapshot()
+			require.NoError(t, err)
+			if len(s.Planes[0].Holders) == 2 && len(s.Planes[1].Holders) == 2 {
+				together[turn]++
+			}
 			time.Sleep(5 * time.Millisecond) // computation: tickets come meanwhile
 		}
 		n := g.hits()
-		return min(n[0], n[1], n[2], n[3]) >= 5
+		return min(n[0], n[1], n[2], n[3]) >= 5 && together[1] > 0
 	}) {
-		t.Errorf("tickets ahead were used %v times", g.hits())
+		t.Errorf("tickets ahead were used %v times, two groups held the planes in %v turns", g.hits(), together)
 	}
 	shimtest.NoLosses(t, server)
 }
