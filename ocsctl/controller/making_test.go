@@ -77,7 +77,7 @@ func TestMakingFails(t *testing.T) {
 	require.NoError(t, r.s[2].Acquire(1, with(2, 21, 2, 3)))
 	r.s[2].Detach(true)
 	r.pass(time.Second)
-	if b := r.plane(1); len(b.Holders) != 1 || !b.Map.Equal(circuit.Permutation{1, 0, 3, 2}) {
+	if b := r.plane(1); len(r.answered(2)) != 0 || len(b.Holders) != 1 || !b.Map.Equal(circuit.Permutation{1, 0, 3, 2}) {
 		t.Errorf("holders %v, map %v", b.Holders, b.Map)
 	}
 
