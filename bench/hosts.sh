@@ -2,6 +2,8 @@
 #
 #   bench/hosts.sh up TAG HOSTS PLANES RATE MTU      hosts TAG-0, TAG-1, ...; interfaces e0, e1, ... at 10.77.PLANE.HOST+1
 #   bench/hosts.sh frames TAG HOSTS PLANES           hosts send single frames, without offloads that join them
+#   bench/hosts.sh circuits TAG HOSTS PLANES RATE MTU   hosts send as on circuits (ocsctl/kernel): single frames, and no
+#                                                    more than two above RATE after a pause
 #   bench/hosts.sh down TAG HOSTS
 #
 #        host 0          host 1    ...     one veth per host and plane, into that plane's bridge in namespace TAG;
@@ -9,8 +11,10 @@
 #        |   \           |   \
 #       [bridge of plane 0]  [bridge of plane 1] ...
 
-# limit NAMESPACE INTERFACE RATE
-limit() { ip netns exec "$1" tc class replace dev "$2" parent 1: classid 1:1 htb rate "$3" burst 64k cburst 64k; }
+# limit NAMESPACE INTERFACE RATE [BYTES]: BYTES may exceed the rate after a pause.
+limit() {
+  ip netns exec "$1" tc class replace dev "$2" parent 1: classid 1:1 htb rate "$3" burst "${4:-64k}" cburst "${4:-64k}"
+}
 
 # shape NAMESPACE INTERFACE RATE: with a queue that is deep enough for TCP's window.
 shape() {
@@ -44,6 +48,17 @@ hosts_frames() {
   local r j
   for r in $(seq 0 $(($2 - 1))); do
     for j in $(seq 0 $(($3 - 1))); do ip -n "$1-$r" link set "e$j" gso_max_segs 1; done
+  done
+}
+
+hosts_circuits() {
+  local r j
+  hosts_frames "$1" "$2" "$3"
+  for r in $(seq 0 $(($2 - 1))); do
+    for j in $(seq 0 $(($3 - 1))); do
+      limit "$1-$r" "e$j" "$4" $((2 * $5))
+      limit "$1" "h${r}p$j" "$4" $((2 * $5))
+    done
   done
 }
 

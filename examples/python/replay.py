@@ -121,12 +121,13 @@ class Replay:
         sleep_until(max(tails + [begin + self.trace.get("compute_us", 0) / 1e6]))
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trace")
     parser.add_argument("--iterations", type=int, default=40, help="timed")
     parser.add_argument("--warmup", type=int, default=20, help="iterations before, in which rank 0 learns the sequence")
-    args = parser.parse_args()
+    parser.add_argument("--out", help="write the times of the iterations, in seconds, to this file as JSON")
+    args = parser.parse_args(arguments)
     with open(args.trace) as f:
         trace = json.load(f)
     algorithms = {(c["collective"], c["algorithm"]) for c in trace["calls"] if c.get("collective")}
@@ -144,6 +145,9 @@ def main():
         nccl.ncclCommDestroy(comm)
     if rank == 0:
         times = [b - a for a, b in zip(begins[args.warmup :], begins[args.warmup + 1 :])]
+        if args.out:
+            with open(args.out, "w") as f:
+                json.dump(times, f)
         median, alone = statistics.median(times), computation(trace)
         median, waited = 1e3 * median, 1e3 * (median - alone)
         print(f"{args.iterations} iterations: median {median:.2f} ms, {waited:.2f} ms of it waiting for communication")

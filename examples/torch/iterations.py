@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Times iterations of training over planes in the kernel, on four ranks, by turns in five ways. Needs root.
+"""Times iterations over planes in the kernel, on four ranks, by turns in five ways. Needs root.
 
     iterations.py --modes ddp,sharded,moe,pipeline --reconfig 1ms,5ms,25ms --rounds 3
+    iterations.py --modes ../traces/tp-dp.json
 
 off     circuits; each call has its own plan (LIGHTPATH_ITERATION=off)
 auto    circuits; calls that repeat are planned together (the default)
@@ -9,8 +10,9 @@ static  circuits that stay as they are: rank r to r^1 on even planes, to r^2 on 
 packet  TCP over planes of the same rate
 memory  shared memory: what an iteration takes that does not wait for a network
 
-Calls that circuits do not serve use the planes of packet. Exposed is what an iteration takes longer than in memory.
-Planned is the exposed communication that `lightpath iteration plan` expects for the calls as recorded in memory."""
+A mode is a way of train.py, or a trace for ../python/replay.py. Calls that circuits do not serve use the planes of
+packet. Exposed is what an iteration takes longer than in memory, or than the computation of the trace. Planned is the
+exposed communication that `lightpath iteration plan` expects for the trace, or for the calls as recorded in memory."""
 
 import argparse
 import contextlib
@@ -20,12 +22,14 @@ import multiprocessing
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 
-import torch
-import train
 from launch import HERE, controller, write_fabric
 from lightpath import command_path
+
+sys.path.append(os.path.join(HERE, "..", "python"))
+import replay
 
 RANKS, MTU = 4, 9000
 HOSTS = os.path.join(HERE, "..", "..", "bench", "hosts.sh")
@@ -45,15 +49,19 @@ FORK = multiprocessing.get_context("fork")
 CLONE_NEWNET = 0x40000000
 
 
-def be_rank(host, env, program):
-    """Trains as a rank, in the namespace of a host if there is one."""
+def is_trace(mode):
+    return mode.endswith(".json")
+
+
+def be_rank(host, env, program, arguments):
+    """Runs the main function of a program as a rank, in the namespace of a host if there is one."""
     os.dup2(2, 1)
     os.environ.update(env)
     if host:
         with open(host) as namespace:
             if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), f"cannot enter {host}")
-    train.main(program)
+    program(arguments)
 
 
 class Fabrics:
@@ -63,9 +71,9 @@ class Fabrics:
         self.args, self.directory, self.stack, self.tag = args, directory, stack, f"lpi{os.getpid()}"
         wire = f"{args.mbps * (MTU + 14) / (MTU - 52):.1f}mbit"  # bandwidth of the payload is the same as on circuits
         stack.callback(subprocess.run, ["bash", HOSTS, "down", self.tag, str(RANKS)])
-        subprocess.run(["bash", HOSTS, "up", self.tag, str(RANKS), str(args.planes), wire, str(MTU)], check=True)
-        # Single frames, as on circuits: larger ones cost less processor time.
-        subprocess.run(["bash", HOSTS, "frames", self.tag, str(RANKS), str(args.planes)], check=True)
+        hosts = [self.tag, str(RANKS), str(args.planes), wire, str(MTU)]
+        for command in "up", "circuits":
+            subprocess.run(["bash", HOSTS, command, *hosts], check=True)
         self.files = {reconfig: self._circuits(reconfig) for reconfig in args.reconfig.split(",")}
         self.files["static"] = self._circuits("1ms", pinned=True)
 
@@ -89,12 +97,12 @@ class Fabrics:
         return fabric
 
     def run(self, mode, way, reconfig, more=None):
-        """Trains in a mode in a way. Returns rank 0's results."""
+        """Runs a mode in a way. Returns the times of rank 0's iterations in seconds, and what it has computed."""
         out = os.path.join(self.directory, "result.json")
         interfaces = [f"e{p}" for p in range(self.args.planes)]
         env = {
-            "LIGHTPATH_ALGORITHM": self.args.algorithms, "WORLD_SIZE": str(RANKS), "MASTER_PORT": "29500",
-            "MASTER_ADDR": "10.77.0.1", "GLOO_SOCKET_IFNAME": "e0", "NCCL_SOCKET_IFNAME": "=" + ",".join(interfaces),
+            "WORLD_SIZE": str(RANKS), "MASTER_PORT": "29500", "MASTER_ADDR": "10.77.0.1", "GLOO_SOCKET_IFNAME": "e0",
+            "NCCL_SOCKET_IFNAME": "=" + ",".join(interfaces),
             "LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": str(self.args.planes),
         }  # fmt: skip
         if way in ("off", "auto"):
@@ -109,29 +117,35 @@ class Fabrics:
                 LIGHTPATH_TRANSPORT="shm",
                 LIGHTPATH_PLANES="1",
             )
-        steps = self.args.warmup + self.args.iterations
-        program = f"--ways lightpath:{mode} --steps {steps} --out {out} {MODES[mode]}".split()
+        warmup, iterations = self.args.warmup, self.args.iterations
+        if is_trace(mode):
+            program = replay.main
+            arguments = [mode, "--out", out, "--warmup", str(warmup), "--iterations", str(iterations)]
+        else:
+            import train
+
+            program, env["LIGHTPATH_ALGORITHM"] = train.main, self.args.algorithms
+            arguments = f"--ways lightpath:{mode} --steps {warmup + iterations} --out {out} {MODES[mode]}".split()
         ranks = []
         for rank in range(RANKS):
             host = None if way == "memory" else f"/run/netns/{self.tag}-{rank}"
-            ranks.append(FORK.Process(target=be_rank, args=(host, {**env, "RANK": str(rank), **(more or {})}, program)))
+            own = {**env, "RANK": str(rank), **(more or {})}
+            ranks.append(FORK.Process(target=be_rank, args=(host, own, program, arguments)))
             ranks[-1].start()
         for rank in ranks:
             rank.join()
         if any(rank.exitcode for rank in ranks):
             raise SystemExit(f"iterations.py: {mode}, {way} {reconfig}: a rank failed")
         with open(out) as f:
-            return json.load(f)["ways"][f"lightpath:{mode}"]
+            result = json.load(f)
+        if is_trace(mode):
+            return result, None
+        result = result["ways"][f"lightpath:{mode}"]
+        return result["iterations"][warmup:], result["loss"]
 
     def planned(self, mode):
         """The exposed communication that the planner expects, in ms, by switching time and way."""
-        library = os.path.join(os.path.dirname(command_path()), "..", "lib", "liblightpath-record.so")
-        with tempfile.TemporaryDirectory() as recordings:
-            trace = os.path.join(self.args.keep or self.directory, f"{mode}.json")
-            more = {"LIGHTPATH_ITERATION_RECORD": recordings, "VLLM_NCCL_SO_PATH": os.path.abspath(library)}
-            self.run(mode, "memory", "", more)
-            record = [command_path(), "iteration", "record", "--merge", recordings, "-o", trace]
-            subprocess.run(record, check=True, stdout=2)
+        trace = mode if is_trace(mode) else self.record(mode)
         by_reconfig = {}
         for reconfig in self.args.reconfig.split(","):
             plan = [command_path(), "iteration", "plan", trace, "--fabric", self.files[reconfig], "--json"]
@@ -140,10 +154,21 @@ class Fabrics:
             by_reconfig[reconfig] = {w["name"]: w["exposed_us"] / 1e3 for w in ways}
         return by_reconfig
 
+    def record(self, mode):
+        """Records the calls of a mode in memory. Returns the trace."""
+        library = os.path.join(os.path.dirname(command_path()), "..", "lib", "liblightpath-record.so")
+        with tempfile.TemporaryDirectory() as recordings:
+            trace = os.path.join(self.args.keep or self.directory, f"{mode}.json")
+            more = {"LIGHTPATH_ITERATION_RECORD": recordings, "VLLM_NCCL_SO_PATH": os.path.abspath(library)}
+            self.run(mode, "memory", "", more)
+            record = [command_path(), "iteration", "record", "--merge", recordings, "-o", trace]
+            subprocess.run(record, check=True, stdout=2)
+        return trace
+
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--modes", default="ddp,sharded,moe,pipeline", help="ways of train.py")
+    parser.add_argument("--modes", default="ddp,sharded,moe,pipeline", help="ways of train.py, or traces")
     parser.add_argument("--ways", default="off,auto,static,packet,memory")
     parser.add_argument("--reconfig", default="1ms,5ms,25ms", help="switching times")
     parser.add_argument("--planes", type=int, default=2)
@@ -154,40 +179,56 @@ def arguments():
     parser.add_argument("--algorithms", default=ALGORITHMS, help="LIGHTPATH_ALGORITHM")
     parser.add_argument("--keep", help="folder for the recorded traces")
     args = parser.parse_args()
-    if "memory" not in args.ways.split(","):
+    args.modes = [os.path.abspath(mode) if is_trace(mode) else mode for mode in args.modes.split(",")]
+    trains = not all(map(is_trace, args.modes))
+    if trains and "memory" not in args.ways.split(","):
         parser.error("--ways: without memory nothing is known of exposed communication")
+    if trains:
+        load_torch()
     return args
+
+
+def load_torch():
+    """Loads what ranks need of torch, before they fork."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))]).step()
 
 
 def main():
     args = arguments()
-    torch.set_num_threads(1)
-    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))]).step()  # loads what ranks need of torch, before they fork
     with tempfile.TemporaryDirectory(prefix="lightpath-iterations-") as directory, contextlib.ExitStack() as stack:
         fabrics = Fabrics(args, directory, stack)
-        for mode in args.modes.split(","):
+        for mode in args.modes:
             measure(args, fabrics, mode)
 
 
 def measure(args, fabrics, mode):
     """Trains in each way, by turns, and prints the table of a mode."""
     reconfigs = args.reconfig.split(",")
-    turns = [(w, r) for w in args.ways.split(",") for r in (reconfigs if w in ("off", "auto") else [""])]
-    times, losses = {turn: [] for turn in turns}, {}
+    ways = [w for w in args.ways.split(",") if w != "memory" or not is_trace(mode)]
+    turns = [(w, r) for w in ways for r in (reconfigs if w in ("off", "auto") else [""])]
+    times, computed = {turn: [] for turn in turns}, None
     for number in range(args.rounds):
         for turn in turns if number % 2 == 0 else reversed(turns):
-            result = fabrics.run(mode, *turn)
-            times[turn] += [1e3 * s for s in result["iterations"][args.warmup :]]
-            if losses.setdefault(mode, result["loss"]) != result["loss"]:
+            iterations, result = fabrics.run(mode, *turn)
+            times[turn] += [1e3 * s for s in iterations]
+            if computed not in (None, result):
                 raise SystemExit(f"iterations.py: {mode}, {turn}: other losses than {turns[0]}")
+            computed = result
     planned = fabrics.planned(mode)
-    memory = statistics.median(times["memory", ""])
-    print(f"{mode}: {'iteration [quartiles]':>27} {'exposed':>9} {'planned':>9}   ms")
+    if is_trace(mode):
+        with open(mode) as f:
+            alone = 1e3 * replay.computation(json.load(f))
+    else:
+        alone = statistics.median(times["memory", ""])
+    print(f"{os.path.basename(mode)}: {'iteration [quartiles]':>27} {'exposed':>9} {'planned':>9}   ms")
     for way, reconfig in turns:
         low, middle, high = statistics.quantiles(times[way, reconfig], n=4)
         expected = planned[reconfig or reconfigs[0]].get(PLANNED.get(way), float("nan"))
         print(
-            f"{way:7} {reconfig:5} {middle:8.1f} [{low:.1f}, {high:.1f}] {middle - memory:9.1f} {expected:9.1f}",
+            f"{way:7} {reconfig:5} {middle:8.1f} [{low:.1f}, {high:.1f}] {middle - alone:9.1f} {expected:9.1f}",
             flush=True,
         )
 

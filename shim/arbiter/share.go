@@ -5,7 +5,6 @@ import (
 
 	"lightpath/ocsctl"
 	"lightpath/plans"
-	"lightpath/plans/circuit"
 	"lightpath/shim/planeset"
 	"lightpath/shim/planning"
 )
@@ -78,7 +77,7 @@ func (m *Machine) lease() ocsctl.Lease {
 		return l
 	}
 	if p, _, err := m.choose(next.shape, site.All()); err == nil && constant(p) {
-		l.Shared, l.Circuits = true, slices.Clone[[]circuit.Permutation](p.Plan.Initial)
+		l.Shared, l.Circuits = true, p.Plan.Initial
 	}
 	return l
 }
