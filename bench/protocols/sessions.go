@@ -65,18 +65,10 @@ func (p *process) attach(c *connection, m hello) error {
 	if err != nil {
 		return err
 	}
-	byHolder := map[uint64]uint64{}
-	for j := range shot.Planes {
-		for _, h := range shot.Planes[j].Holders {
-			if h.Port == x.port {
-				byHolder[h.Holder] |= 1 << j
-			}
-		}
-	}
 	held := []ocsctl.Lease{}
-	for holder := uint64(0); holder <= p.w.holders; holder++ {
-		if byHolder[holder] != 0 {
-			held = append(held, ocsctl.Lease{Holder: holder, Mask: byHolder[holder]})
+	for _, l := range shot.Leases() {
+		if l.Port == x.port {
+			held = append(held, ocsctl.Lease{Holder: l.Holder, Mask: l.Mask})
 		}
 	}
 	clear(x.dirty)

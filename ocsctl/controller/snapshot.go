@@ -54,6 +54,18 @@ func (m *machine) snapshot(now int64) Snapshot {
 	return s
 }
 
+// Leases returns the granted leases, each once, in the order of their first planes.
+func (s *Snapshot) Leases() (all []LeaseSnapshot) {
+	for j := range s.Planes {
+		for _, l := range s.Planes[j].Holders {
+			if l.Mask&(1<<j-1) == 0 {
+				all = append(all, l)
+			}
+		}
+	}
+	return all
+}
+
 // heldBy returns all planes of a holder's lease.
 func (m *machine) heldBy(h *leaseHolder) (mask uint64) {
 	for p, held := range m.lease.held {

@@ -284,15 +284,10 @@ func (x *session) adopt(held []*ocspb.Lease) {
 }
 
 // leases returns what a snapshot says that a port holds.
-func leases(s *controller.Snapshot, port int) []*ocspb.Lease {
-	seen := map[uint64]bool{}
-	var all []*ocspb.Lease
-	for j := range s.Planes {
-		for _, h := range s.Planes[j].Holders {
-			if h.Port == port && !seen[h.Holder] {
-				seen[h.Holder] = true
-				all = append(all, toLeaseSnapshot(h))
-			}
+func leases(s *controller.Snapshot, port int) (all []*ocspb.Lease) {
+	for _, l := range s.Leases() {
+		if l.Port == port {
+			all = append(all, toLeaseSnapshot(l))
 		}
 	}
 	return all

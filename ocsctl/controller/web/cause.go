@@ -38,7 +38,7 @@ var advices = map[controller.Cause]*Advice{
 		"gone; else lightpath ocs enable.", "ranks wait for ports"},
 	controller.CauseFramesLost: {"A rank sent while its circuit moved. Look for drift at that time in the history.",
 		"frames lost"},
-	controller.CauseDisabled: {"An operator has it; lightpath ocs enable puts it back.", "Every day"},
+	controller.CauseDisabled: {"An operator has it; lightpath ocs enable puts it back.", "Common tasks"},
 	controller.CauseOther: {"See when it happened in the history, and compare: lightpath ocs drift.",
-		"What to do when"},
+		"Faults and repairs"},
 }

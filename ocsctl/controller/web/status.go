@@ -130,31 +130,20 @@ func view(c controller.Controller, snap *controller.Snapshot, j int) PlaneView {
 // for earlier requests that share a plane with it.
 func uses(snap *controller.Snapshot) []Use {
 	all := []Use{}
-	add := func(l *controller.LeaseSnapshot, mask uint64, granted bool) *Use {
-		u := Use{Granted: granted, Holder: holderID(l.Holder), Port: l.Port, Planes: planesOf(mask), Since: l.Since}
+	add := func(l *controller.LeaseSnapshot, granted bool) *Use {
+		u := Use{Granted: granted, Holder: holderID(l.Holder), Port: l.Port, Planes: planesOf(l.Mask), Since: l.Since}
 		if l.Port >= 0 && l.Port < len(snap.Ports) {
 			u.Who = snap.Ports[l.Port].Who
 		}
 		all = append(all, u)
 		return &all[len(all)-1]
 	}
-	masks := map[uint64]uint64{} // of holders: one use has several planes
-	for j := range snap.Planes {
-		for _, l := range snap.Planes[j].Holders {
-			masks[l.Holder] |= 1 << j
-		}
-	}
-	for j := range snap.Planes {
-		for i := range snap.Planes[j].Holders {
-			if l := &snap.Planes[j].Holders[i]; masks[l.Holder] != 0 {
-				add(l, masks[l.Holder], true)
-				masks[l.Holder] = 0 // listed
-			}
-		}
+	for _, l := range snap.Leases() {
+		add(&l, true)
 	}
 	for i := range snap.Queue {
 		l := &snap.Queue[i]
-		u := add(l, l.Mask, false)
+		u := add(l, false)
 		for _, earlier := range all[:len(all)-1] {
 			if slices.ContainsFunc(earlier.Planes, func(j int) bool { return l.Mask>>j&1 != 0 }) {
 				u.Behind = append(u.Behind, earlier.Holder)
