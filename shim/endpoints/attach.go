@@ -1,4 +1,3 @@
-// Package endpoints makes the ends of planes: memory, TCP, RDMA, and emulated and steered circuits.
 package endpoints
 
 import (

@@ -1,4 +1,3 @@
-// Package shares makes the shares of packet planes follow the speed of the planes.
 package shares
 
 import (

@@ -1,0 +1,2 @@
+// Package endpoints makes the ends of planes: memory, TCP, RDMA, and emulated and steered circuits.
+package endpoints
