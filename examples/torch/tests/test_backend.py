@@ -3,12 +3,14 @@
 import datetime
 import functools
 import unittest
+import unittest.mock
 
 import ranks  # before the others: it says where they are
 
 import launch
 import torch
 import torch.distributed as dist
+from lightpath.torch.engine import Engine
 
 REDUCED = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64,
@@ -304,6 +306,23 @@ def works():
     dist.barrier()
 
 
+def waiting():
+    """Only a caller of torch's functions that waits at once runs its call itself."""
+    submit, group, asked = Engine.submit, dist.distributed_c10d._get_default_group(), []
+
+    def recorded(self, call, outputs, waits=False):
+        asked.append(waits)
+        return submit(self, call, outputs, waits)
+
+    with unittest.mock.patch.object(Engine, "submit", recorded):
+        dist.all_reduce(tensor := torch.ones(1))
+        dist.broadcast(tensor, 0)
+        dist.barrier()
+        dist.all_reduce(tensor, async_op=True).wait()
+        group.allreduce([tensor]).wait()
+    assert asked == [True, True, True, False, False], asked
+
+
 def groups():
     """Groups of some of the ranks, made by all."""
     me, size = dist.get_rank(), dist.get_world_size()
@@ -344,8 +363,8 @@ def root(rank):
 
 
 EVERYTHING = (
-    "reductions", "copies", "exchanges", "flat", "sparse", "short_forms", "coalesced", "messages", "works", "groups",
-    "mistakes",
+    "reductions", "copies", "exchanges", "flat", "sparse", "short_forms", "coalesced", "messages", "works", "waiting",
+    "groups", "mistakes",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import ctypes
 import datetime
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lightpath import library_path
@@ -63,22 +63,20 @@ Function = tuple[Any, ...]
 
 class Call:
     """What one call does: functions of the library with their arguments (communicator and stream are
-    appended), run as one group, then what puts results where they belong. Holds the memory in use. following
-    returns a call that runs right after it, and may depend on its results. title: of its event, if no function of
-    the call has the name."""
+    appended), run as one group. Then memory that is not direct delivers its results. following returns a call that
+    runs right after it, and may depend on its results. title: of its event, if no function of the call has the
+    name."""
 
-    __slots__ = ("functions", "finish", "memory", "following", "title")
+    __slots__ = ("functions", "memory", "following", "title")
 
     def __init__(
         self,
         functions: Sequence[Function],
-        finish: Iterable[Callable[[], None]] = (),
-        memory: Sequence[Any] = (),
+        memory: Sequence[Any],
         following: "Callable[[], Call] | None" = None,
         title: str | None = None,
     ) -> None:
-        self.functions, self.finish, self.memory = functions, finish, memory
-        self.following, self.title = following, title
+        self.functions, self.memory, self.following, self.title = functions, memory, following, title
 
 
 class Engine:
@@ -93,14 +91,14 @@ class Engine:
         self._process = _process
         self._calls: collections.deque[tuple[Call, Work]] = collections.deque()
         self._running = threading.Lock()  # held by the thread that takes calls from the queue and runs them
-        self._bell = threading.Lock()  # wakes the engine's thread when it is released
+        # Wakes the engine's thread when it is released. So the thread looks for calls at once when it has connected.
+        self._bell = threading.Lock()
         self._failed: Exception | None = None  # the reason for which there is no communicator
         self._timed: Call | None = None  # the call that the limit applies to now
         self._connected = Work(None, [])
         self._state = threading.Lock()  # of what follows, and of the life of _comm
         self._closed, self._pending = False, 0
         self._running.acquire()
-        self._bell.acquire()
         self._thread = threading.Thread(target=self._serve, name=f"lightpath {label}", daemon=True)
         self._thread.start()
 
@@ -136,8 +134,9 @@ class Engine:
     def help(self, work: Work) -> None:
         """Returns when a work is complete. Runs it, and the calls before it, if no other thread runs calls."""
         if work.event is None:
-            self._run(lambda: not work.is_completed())
-        work.block()
+            self._run(work)
+        if not work.done:
+            work.block()
 
     def _ring(self) -> None:
         try:
@@ -165,7 +164,7 @@ class Engine:
         self._running.release()
         while not (self._closed and not self._calls):
             self._bell.acquire()
-            self._run(lambda: True)
+            self._run()
         with self._running, self._state:
             if self._comm:
                 self._nccl.lib.ncclCommDestroy(self._comm)
@@ -183,12 +182,12 @@ class Engine:
         self._connected.complete(error)
         return error
 
-    def _run(self, more: Callable[[], bool]) -> None:
-        """Runs calls of the queue while there are some and more() is true, unless another thread does so already."""
+    def _run(self, until: Work | None = None) -> None:
+        """Runs calls of the queue, the last one that of a work, unless another thread does so already."""
         if not self._running.acquire(blocking=False):
             return  # that thread rings the bell if it leaves calls
         try:
-            while self._calls and more():
+            while self._calls and not (until is not None and until.done):
                 self._run_next()
         finally:
             self._running.release()
@@ -203,9 +202,13 @@ class Engine:
         if error is None:
             try:
                 while call is not None:
-                    self._execute_in_time(call)
-                    for finish in call.finish:
-                        finish()
+                    if self._limit is None:
+                        self._execute(call)
+                    else:
+                        self._execute_in_time(call, self._limit)
+                    for memory in call.memory:
+                        if not memory.direct:
+                            memory.deliver()
                     call = call.following and call.following()
             except Exception as e:
                 error = self._failed or self._named(e)
@@ -213,11 +216,8 @@ class Engine:
             self._pending -= 1
         work.complete(error)
 
-    def _execute_in_time(self, call: Call) -> None:
-        if self._limit is None:
-            self._execute(call)
-            return
-        limit = threading.Timer(self._limit, self._expire, (call,))
+    def _execute_in_time(self, call: Call, seconds: float) -> None:
+        limit = threading.Timer(seconds, self._expire, (call,))
         limit.daemon = True
         self._timed = call
         limit.start()

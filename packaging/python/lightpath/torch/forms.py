@@ -3,10 +3,14 @@
 torch's C++ classes take both forms. DDP's join uses a short one."""
 
 import functools
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._C import _distributed_c10d as c10d
+from torch.distributed import distributed_c10d
 
 Method = Callable[..., Any]
 
@@ -32,3 +36,21 @@ def short_form(options: Any, tensors: int, *fields: str) -> Callable[[Method], M
         return call
 
     return decorate
+
+
+# The options of torch 2.15 say it, those of 1.13 do not; the function of torch that calls the group knows it always.
+if hasattr(c10d.AllreduceOptions, "asyncOp"):
+
+    def waits(opts: Any) -> bool:
+        """Whether the caller of a collective waits for its work at once."""
+        return opts is not None and not opts.asyncOp
+
+else:
+    _TORCH = vars(distributed_c10d)
+
+    def waits(opts: Any) -> bool:
+        """Whether the caller of a collective waits for its work at once."""
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame and frame.f_globals.get("__package__") == __package__:
+            frame = frame.f_back
+        return frame is not None and frame.f_globals is _TORCH and frame.f_locals.get("async_op") is False

@@ -4,7 +4,6 @@ A group has one communicator for its collectives. Point-to-point calls have one 
 when first used: so a send never waits behind a receive or behind another tag, as with Gloo."""
 
 import datetime
-import itertools
 import os
 import types
 import weakref
@@ -18,7 +17,7 @@ from torch._C import _distributed_c10d as c10d
 
 from . import tensors as t
 from .engine import Call, Engine, Function, library, limit_of
-from .forms import short_form
+from .forms import short_form, waits
 from .loop import Loop
 from .rendezvous import offer_id, take_id
 from .tensors import Combined, Source, Target
@@ -28,7 +27,7 @@ from .work import Work
 Key = tuple[int, int, int] | None
 
 # The memory of a rank that takes no part on one side of a call.
-NOTHING: Any = types.SimpleNamespace(pointer=None, tensors=())
+NOTHING: Any = types.SimpleNamespace(pointer=None, tensors=(), direct=True)
 
 
 def _close(engines: dict[Key, Engine]) -> None:
@@ -124,22 +123,11 @@ class LightpathProcessGroup(dist.ProcessGroup):
     ) -> Work | None:
         """Submits a collective with torch's options. When it is complete, its targets are delivered."""
         self._sequence += 1
-        call = self._call(functions, memory, following, title)
+        call = Call(functions, memory, following, title)
         if self._coalescing is not None:
             self._coalescing.append((call, outputs))
             return None
-        # torch 2 says whether its caller waits at once.
-        return self._engines[None].submit(call, outputs, waits=not getattr(opts, "asyncOp", True))
-
-    @staticmethod
-    def _call(
-        functions: Sequence[Function],
-        memory: Sequence[Any],
-        following: Callable[[], Call] | None = None,
-        title: str | None = None,
-    ) -> Call:
-        finish = [m.deliver for m in memory if isinstance(m, (Target, t.SparseSum))]
-        return Call(functions, finish, memory, following, title)
+        return self._engines[None].submit(call, outputs, waits(opts))
 
     def _start_coalescing(self, device: Any = None) -> None:
         self._coalescing = []
@@ -149,7 +137,6 @@ class LightpathProcessGroup(dist.ProcessGroup):
         parts, self._coalescing = self._coalescing or [], None
         whole = Call(
             [f for call, _ in parts for f in call.functions],
-            [f for call, _ in parts for f in call.finish],
             [m for call, _ in parts for m in call.memory],
             title="coalesced",
         )
@@ -164,12 +151,12 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def _all_reduce(self, tensor: Tensor, op: Any) -> tuple[Function, tuple[Any, ...]]:
         """A function of the library, and the memory that it uses."""
-        if combine := t.bitwise(tensor, op):
-            target = Combined(tensor, self._size, combine)
-            function, source = self._all_gather(target, tensor)
-            return function, (source, target)
-        op, (summand,) = t.premultiplied(op, tensor)
-        if summand is not tensor:
+        if hash(op) in t.COMPOSED:
+            if combine := t.bitwise(tensor, op):
+                target = Combined(tensor, self._size, combine)
+                function, source = self._all_gather(target, tensor)
+                return function, (source, target)
+            op, (summand,) = t.premultiplied(op, tensor)
             tensor.detach().copy_(summand)
         memory = Target(tensor, keep=True)
         dtype, number = t.reduction(tensor, op)
@@ -177,7 +164,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     @short_form(c10d.AllreduceOptions, 1, "op", "timeout")
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Work | None:
-        if tensors[0].layout == torch.sparse_coo:
+        if tensors[0].layout is torch.sparse_coo:
             return self._all_reduce_sparse(tensors[0], opts)
         return self.allreduce_coalesced(tensors, opts)
 
@@ -195,14 +182,19 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 more, source, targets = self._broadcasts(parts, own)
                 functions += more
                 memory += (source, *targets)
-            return self._call(functions, memory)
+            return Call(functions, memory)
 
         return self._submit([function], [tensor], source, total.facts, opts=opts, following=gather, title="all_reduce")
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work | None:
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-        functions, memory = zip(*(self._all_reduce(tensor, op) for tensor in tensors))
-        return self._submit(functions, tensors, *itertools.chain(*memory), opts=opts)
+        functions: list[Function] = []
+        memory: list[Any] = []
+        for tensor in tensors:
+            function, used = self._all_reduce(tensor, op)
+            functions.append(function)
+            memory += used
+        return self._submit(functions, tensors, *memory, opts=opts)
 
     @short_form(c10d.ReduceOptions, 1, "root", "op", "timeout")
     def reduce(self, tensors: list[Tensor], opts: Any) -> Work | None:
@@ -417,7 +409,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             return self._loop.post(True, tensor, tag)
         source = Source(tensor)
         function = (self._nccl.ncclSend, source.pointer, *t.copied(tensor), 1)
-        return self._channel(self._rank, destination, tag).submit(Call([function], memory=(source,)), tensors)
+        return self._channel(self._rank, destination, tag).submit(Call([function], (source,)), tensors)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Work:
         (tensor,) = tensors
@@ -425,7 +417,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             return self._loop.post(False, tensor, tag)
         target = Target(tensor)
         function = (self._nccl.ncclRecv, target.pointer, *t.copied(tensor), 0)
-        return self._channel(source, self._rank, tag).submit(Call([function], [target.deliver], (target,)), tensors)
+        return self._channel(source, self._rank, tag).submit(Call([function], (target,)), tensors)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
         raise NotImplementedError("lightpath: NCCL has no receive from any source; name the source")

@@ -31,17 +31,19 @@ class Work(_Work):
 
     torch's own works made of futures are not usable: their wait returns True after a failure of the future."""
 
+    # Most works keep these values until they are done.
+    done = False
+    event: Any = None  # of the profiler
+    _kept = False
+    _error: Exception | None = None
+    _ended: threading.Event | None = None
+    _begun: Future | None = None
+    _future: Future | None = None
+
     def __init__(self, engine: Helper | None, outputs: Sequence[Any]) -> None:
-        super().__init__()
+        _Work.__init__(self)
         self._engine, self._outputs = engine, outputs
-        self._error: Exception | None = None
-        self._done = self._kept = False
-        self.event: Any = None  # of the profiler
-        # Most works need neither of these: the caller runs the call itself, in wait.
-        self._ended: threading.Event | None = None
-        self._begun: Future | None = None
-        self._future: Future | None = None
-        self._lock = threading.Lock()  # of making them, and of _done
+        self._lock = threading.Lock()  # of done, _ended and the futures
 
     def complete(self, error: Exception | None = None) -> None:
         """Ends the waits."""
@@ -49,7 +51,7 @@ class Work(_Work):
         if self.event is not None:
             events.end(self.event)
         with self._lock:
-            self._done = True
+            self.done = True
             ended, begun, self._begun = self._ended, self._begun, None
         if ended is not None:
             ended.set()
@@ -59,7 +61,7 @@ class Work(_Work):
     def block(self, seconds: float | None = None) -> bool:
         """Waits until the call is complete, and reports whether it is."""
         with self._lock:
-            if self._done:
+            if self.done:
                 return True
             if self._ended is None:
                 self._ended = threading.Event()
@@ -67,7 +69,7 @@ class Work(_Work):
 
     def wait(self, timeout: datetime.timedelta = NO_TIMEOUT) -> bool:
         seconds = timeout.total_seconds() if timeout else None
-        if not self._done:
+        if not self.done:
             if seconds is not None:
                 if not self.block(seconds):
                     raise NcclError(f"lightpath: not done within {seconds} s")
@@ -97,7 +99,7 @@ class Work(_Work):
                 # C++ a value that it takes for a result.
                 self._future = self._begun.then(self._deliver)
             begun = None
-            if self._done:
+            if self.done:
                 begun, self._begun = self._begun, None
         if begun is not None:
             begun.set_result(None)
@@ -109,10 +111,10 @@ class Work(_Work):
         return self._outputs
 
     def is_completed(self) -> bool:
-        return self._done
+        return self.done
 
     def is_success(self) -> bool:
-        return self._done and self._error is None
+        return self.done and self._error is None
 
     def exception(self) -> Exception | None:
         return self._error
