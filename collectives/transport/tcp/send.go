@@ -12,9 +12,9 @@ import (
 // sender holds the frame that is being sent. The kernel has not accepted head[headAt:] and then unsent payload bytes;
 // the caller passes those bytes again (see [transport.Plane.TrySend]).
 type sender struct {
-	txLost error // sticky
-	head   [wire.HeaderSize]byte
-	headAt int // HeaderSize if the whole header is sent
+	txLost error                         // sticky
+	head   [wire.HeaderSize + joint]byte // the header, and behind it the payload of a short frame
+	headAt int                           // HeaderSize if the whole header is sent
 	unsent int
 	full   bool   // the kernel has no room and will report an event when it has
 	txPoll uint64 // see [poller.Set.PollOnce]
@@ -26,6 +26,10 @@ type sender struct {
 
 // copied is the size up to which Lend copies payload. For larger payload the copy takes longer than the system call.
 const copied = shortCall
+
+// joint is the largest payload of a short frame. It is copied behind its header: the kernel takes 0.1 us less for one
+// piece of memory (sendto) than for a list of pieces (sendmsg).
+const joint = 1 << 10
 
 // maxSpans is the number of spans of a journal at which send asks the kernel how many bytes the peer has received.
 const maxSpans = 64
@@ -54,7 +58,7 @@ func (c *conn) send(h *wire.Header, payload []byte, lend bool) (int, error) {
 			c.peer, c.plane, len(payload), c.unsent)
 	}
 	header := wire.HeaderSize - c.headAt
-	n, errno := c.sendmsg(payload[:c.unsent])
+	n, errno := c.write(payload[:c.unsent])
 	switch errno {
 	case 0:
 	case unix.EAGAIN:
@@ -92,8 +96,21 @@ func (c *conn) record(payload []byte, header int, lend bool) {
 	j.add(payload, lend)
 }
 
-// sendmsg passes the rest of the header and payload to the kernel. It does not use writev, which would raise SIGPIPE
-// in the host process.
+// flags of all sends. Without MSG_NOSIGNAL, as in writev, a broken connection would raise SIGPIPE in the host process.
+const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
+
+// write passes the rest of the header and payload to the kernel. It returns the number of bytes of both.
+func (c *conn) write(payload []byte) (int, unix.Errno) {
+	if c.headAt > 0 || len(payload) > joint {
+		return c.sendmsg(payload)
+	}
+	size := wire.HeaderSize + copy(c.head[wire.HeaderSize:], payload)
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(c.fd), uintptr(unsafe.Pointer(&c.head[0])), uintptr(size),
+		flags, 0, 0)
+	return int(n), errno
+}
+
+// sendmsg is write for frames whose payload is elsewhere.
 func (c *conn) sendmsg(payload []byte) (int, unix.Errno) {
 	count := 0
 	if c.headAt < wire.HeaderSize {
@@ -107,7 +124,6 @@ func (c *conn) sendmsg(payload []byte) (int, unix.Errno) {
 		count++
 	}
 	c.txMsg.SetIovlen(count)
-	const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
 	var n uintptr
 	var errno unix.Errno
 	if len(payload) < shortCall {
