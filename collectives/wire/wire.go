@@ -40,6 +40,9 @@ type Header struct {
 	Flags     uint16
 }
 
+// Prompt is a flag of a frame: the receiver's host acknowledges the frame as soon as the receiver has read it.
+const Prompt = 1 << 0
+
 // The encoding, little endian:
 //
 //	 0 magic u32     4 version u16   6 flags u16

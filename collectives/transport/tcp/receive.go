@@ -32,6 +32,7 @@ type receiver struct {
 	rxIov     [2]unix.Iovec
 	rxMsg     unix.Msghdr
 	rxTotal   uint64 // bytes of the stream that receive has returned
+	prompt    bool   // the last parsed frame is prompt
 }
 
 func (r *receiver) init() {
@@ -58,6 +59,11 @@ func (c *conn) parse(rank int) error {
 	}
 	c.hasHeader = true
 	c.start += wire.HeaderSize
+	if prompt := c.hdr.Flags&wire.Prompt != 0; prompt != c.prompt {
+		if c.prompt = prompt; prompt {
+			c.acknowledge()
+		}
+	}
 	return nil
 }
 
@@ -157,7 +163,7 @@ func (c *conn) receive(dst []byte, ahead int) (int, error) {
 		}
 		c.last = n
 		c.rxTotal += uint64(n)
-		if c.guard != nil && n > wire.HeaderSize+copied {
+		if c.prompt || c.guard != nil && n > wire.HeaderSize+copied {
 			c.acknowledge()
 		}
 		c.end += max(n-len(dst), 0)
@@ -201,8 +207,8 @@ func (c *conn) expect(n int) {
 		uintptr(unsafe.Pointer(&c.least)), unsafe.Sizeof(c.least), 0)
 }
 
-// acknowledge makes the kernel acknowledge received bytes at once. Otherwise the kernel may wait 40 ms, and the other
-// rank would copy lent payload instead.
+// acknowledge makes the kernel acknowledge received bytes at once. Otherwise the kernel may wait 40 ms. The other rank
+// would copy lent payload instead, and its kernel would hold short frames back.
 func (c *conn) acknowledge() {
 	on := int32(1)
 	_, _, _ = unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(c.fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK,

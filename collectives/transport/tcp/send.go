@@ -22,6 +22,7 @@ type sender struct {
 	txMsg  unix.Msghdr
 	sent   journal // if the endpoint has a guard
 	asked  int     // calls of Returned since lent payload was returned
+	bundle bundle
 }
 
 // copied is the size up to which Lend copies payload. For larger payload the copy takes longer than the system call.
@@ -50,6 +51,7 @@ func (c *conn) send(h *wire.Header, payload []byte, lend bool) (int, error) {
 		frame := *h
 		c.unsent = min(len(payload), maxPayload)
 		frame.Length = uint32(c.unsent)
+		frame.Flags |= c.join(c.unsent)
 		wire.Encode(&frame, c.head[:])
 		c.headAt = 0
 	}
