@@ -39,18 +39,29 @@ type Key struct {
 // Table is a communicator's programs. Not safe for concurrent use. A hit allocates nothing.
 type Table struct {
 	Programs    map[Key]*Entry
+	last        *Entry // of key lastKey, in Programs: a loop over one shape needs no look-up. nil: none
+	lastKey     Key
 	tick        uint64
 	traceFailed bool // LIGHTPATH_TRACE could not be written, and is not tried again
 }
 
 // Get returns the entry of a key, nil for none.
 func (p *Table) Get(s Key) *Entry {
+	if p.last != nil && p.lastKey == s {
+		return p.last // no other entry has been used since
+	}
 	e := p.Programs[s]
 	if e != nil {
-		p.tick++
-		e.Used = p.tick
+		p.use(s, e)
 	}
 	return e
+}
+
+// use records the use of an entry.
+func (p *Table) use(s Key, e *Entry) {
+	p.tick++
+	e.Used = p.tick
+	p.last, p.lastKey = e, s
 }
 
 // Put adds an entry. If the table is full it drops the one used longest ago.
@@ -68,14 +79,14 @@ func (p *Table) Put(s Key, e *Entry) {
 		}
 		delete(p.Programs, oldest)
 	}
-	p.tick++
-	e.Used = p.tick
 	p.Programs[s] = e
+	p.use(s, e)
 }
 
 // DropShares forgets the programs of an agreement on shares that is no longer in force. Programs of even shares stay.
 func (p *Table) DropShares(version uint32) {
 	if version != 0 {
+		p.last = nil
 		maps.DeleteFunc(p.Programs, func(s Key, _ *Entry) bool { return s.Shares == version })
 	}
 }

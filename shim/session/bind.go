@@ -75,7 +75,7 @@ func (s *Session) BindPacket(c *comm.Core, i int) error {
 	if err != nil {
 		return c.Fail(err) // the other ranks may have begun
 	}
-	ref := Ref{Comm: c, Call: i, Sig: sh.Signature(), Entry: e}
+	ref := Ref{Comm: c, Call: i, Sig: e.Signature, Entry: e}
 	ref.Seq, ref.Flight = st.Next(&sh, e)
 	return s.BindEntry(ref, nil)
 }
