@@ -23,8 +23,15 @@ func TestChooseAlgorithm(t *testing.T) {
 		{schedule.AllReduce, 1<<20 + 1, 8, "ring"},
 		{schedule.AllReduce, 2 << 20, 3, "ring"},
 		{schedule.AllReduce, 32 << 10, 3, "recursive-doubling-xor"},
+		{schedule.AllGather, 16 << 10, 4, "direct"},
+		{schedule.AllGather, 16<<10 + 1, 4, "bruck"},
+		{schedule.AllGather, 8, 5, "bruck"},
 		{schedule.AllGather, 64 << 10, 4, "bruck"},
 		{schedule.AllGather, 64<<10 + 1, 4, "ring"},
+		{schedule.ReduceScatter, 16 << 10, 4, "pairwise"},
+		{schedule.ReduceScatter, 16<<10 + 1, 4, "rabenseifner"},
+		{schedule.ReduceScatter, 64<<10 + 1, 4, "pairwise"},
+		{schedule.ReduceScatter, 8, 8, "rabenseifner"},
 	} {
 		if got := Choose(k.coll, k.block, k.ranks, Packets, nil); got != k.want {
 			t.Errorf("%v of %d bytes on %d ranks: %s, want %s", k.coll, k.block, k.ranks, got, k.want)
