@@ -197,11 +197,16 @@ func (t *Task) hand(l *lane, c *txChain, payload []byte) (int, error) {
 	return took, err
 }
 
-// collect completes the sends whose payload the plane has returned.
+// collect completes the sends whose payload the plane has returned. While the lane has more to send, it asks only for
+// sends that other operations wait for: a plane may copy payload in order to return it.
 func (t *Task) collect(l *lane) (bool, error) {
 	moved := false
 	for i := 0; i < len(l.lent); {
 		loan := &l.lent[i]
+		if l.left > 0 && len(t.prog.Successors(loan.id)) == 0 && t.call.Gate == nil {
+			i++
+			continue
+		}
 		op := &t.ops[loan.id]
 		mark, err := t.borrowers[l.id].Returned(int(op.Peer))
 		if err != nil {
