@@ -65,7 +65,8 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 	l.p = newProgram(s, &args)
 	if plan == nil {
 		split := packetSplit{
-			planes: args.Planes, use: args.Use, shares: args.Shares, minPiece: args.MinPiece, elem: args.ElemSize,
+			ranks: s.Ranks, planes: args.Planes, use: args.Use, shares: args.Shares, minPiece: args.MinPiece,
+			elem: args.ElemSize,
 		}
 		if split.use != nil {
 			split.planes = len(split.use)

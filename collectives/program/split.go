@@ -2,6 +2,7 @@ package program
 
 // packetSplit divides a flow over packet planes, evenly or by shares.
 type packetSplit struct {
+	ranks    int
 	planes   int
 	use      []int // numbers of the planes; nil: 0 to planes-1
 	shares   []int // by plane, if all planes are used; nil: even
@@ -14,8 +15,8 @@ func (s packetSplit) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 }
 
 // spread divides elems elements over the planes. If it uses all planes, plane i carries piece i. So the data of a ring
-// stays on its plane, and no plane waits for another. If it uses fewer, it begins with plane (src + dst + step) mod
-// planes, so that concurrent flows use different planes. With shares, it then uses no slow plane.
+// stays on its plane, and no plane waits for another. If it uses fewer, concurrent flows begin with different planes. With
+// shares, it then uses no slow plane.
 func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []piece {
 	n := min(max(elems*s.elem/s.minPiece, 1), int64(s.planes), max(elems, 1))
 	first := 0
@@ -27,7 +28,7 @@ func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []p
 	case s.shares != nil:
 		return s.byShares(elems, pieces)
 	case n < int64(s.planes):
-		first = (src + dst + step) % s.planes
+		first = s.first(src, dst, step)
 	}
 	for i := int64(0); i < n; i++ {
 		plane := (first + int(i)) % s.planes
@@ -37,6 +38,17 @@ func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []p
 		pieces = append(pieces, piece{plane: plane, lo: part(elems, i, n), hi: part(elems, i+1, n)})
 	}
 	return pieces
+}
+
+// first returns the plane with which a small flow begins. The plane after it is that of the flow from src to the next
+// rank, of the flow to dst from the next rank, and of the flow of the next step between the same ranks. Steps count only
+// beyond the distance of the ranks: in a pairwise exchange, whose steps do not wait for each other, the distance grows with
+// the step, so that the flows of a rank use all planes too.
+func (s packetSplit) first(src, dst, step int) int {
+	if step > 0 {
+		step = max(step+1-(dst-src+s.ranks)%s.ranks, 0)
+	}
+	return (src + dst + step) % s.planes
 }
 
 // byShares divides elems elements over all planes in proportion to their shares. Shares are integers, so all ranks
