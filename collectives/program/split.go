@@ -40,10 +40,10 @@ func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []p
 	return pieces
 }
 
-// first returns the plane with which a small flow begins. The plane after it is that of the flow from src to the next
-// rank, of the flow to dst from the next rank, and of the flow of the next step between the same ranks. Steps count only
-// beyond the distance of the ranks: in a pairwise exchange, whose steps do not wait for each other, the distance grows with
-// the step, so that the flows of a rank use all planes too.
+// first returns the plane with which a small flow begins. It differs between flows to neighbouring ranks, from
+// neighbouring ranks, and in consecutive steps of two ranks. Steps count only beyond the distance of the ranks. In a
+// pairwise exchange, the distance grows with the step, and steps do not wait for each other. So the flows of a rank use
+// all planes there, too.
 func (s packetSplit) first(src, dst, step int) int {
 	if step > 0 {
 		step = max(step+1-(dst-src+s.ranks)%s.ranks, 0)

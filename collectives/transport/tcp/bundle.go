@@ -75,7 +75,7 @@ func (c *conn) stillMany() bool {
 	return err == nil && q >= few
 }
 
-// separate makes the kernel send each frame at once, also those that it holds.
+// separate makes the kernel send the frames that it holds, and from then on each frame at once.
 func (c *conn) separate() {
 	if c.bundle.held {
 		c.nagle(false)

@@ -17,8 +17,8 @@ import (
 	"lightpath/internal/require"
 )
 
-// overTCP returns the endpoint of rank 0 of 2 and the peer's end of its only connection, whose window is small. So bytes
-// stay on the way while the peer does not read.
+// overTCP returns the endpoint of rank 0 of 2 and the peer's end of its only connection. The peer's window is small, so
+// bytes stay on the way while the peer does not read.
 func overTCP(t *testing.T) (*endpoint, net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
