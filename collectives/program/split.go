@@ -15,8 +15,8 @@ func (s packetSplit) cut(f *flow, step int, pieces []piece) ([]piece, error) {
 }
 
 // spread divides elems elements over the planes. If it uses all planes, plane i carries piece i. So the data of a ring
-// stays on its plane, and no plane waits for another. If it uses fewer, concurrent flows begin with different planes. With
-// shares, it then uses no slow plane.
+// stays on its plane, and no plane waits for another. If it uses fewer, concurrent flows begin with different planes.
+// With shares, it then uses no slow plane.
 func (s packetSplit) spread(src, dst, step int, elems int64, pieces []piece) []piece {
 	n := min(max(elems*s.elem/s.minPiece, 1), int64(s.planes), max(elems, 1))
 	first := 0

@@ -22,7 +22,7 @@ func TestSmallFlowsAvoidSlowPlanes(t *testing.T) {
 	}
 }
 
-// TestSmallFlowsUseAllPlanes checks that the flows that a rank may send or receive at once are on all planes in equal parts.
+// TestSmallFlowsUseAllPlanes checks that planes have equal parts of the flows that a rank may send or receive at once.
 func TestSmallFlowsUseAllPlanes(t *testing.T) {
 	for _, coll := range []schedule.Collective{schedule.AllToAll, schedule.AllGather, schedule.ReduceScatter} {
 		for _, algorithm := range []string{"pairwise", "pairwise-xor", "direct"} {

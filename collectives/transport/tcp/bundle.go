@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bundle is the state of a sender that lets the kernel join short frames. A packet for each short frame costs both hosts
-// more than all else. So while many are on the way, the kernel holds further ones until the peer's host has acknowledged
-// the last small packet (Nagle's algorithm), and sends them together. The sender does not wait.
+// bundle is the state of a sender that lets the kernel join short frames. A packet for each short frame costs both
+// hosts more than all else. So while many are on the way, the kernel holds further ones until the peer's host has
+// acknowledged the last small packet (Nagle's algorithm), and sends them together. The sender does not wait.
 //
 // Frames on the way are prompt then (wire.Prompt): the peer's host acknowledges them as soon as the peer reads them, and
 // held frames arrive one round trip later. If the peer does not read, its kernel acknowledges within 200 ms.
