@@ -154,7 +154,7 @@ func TestSmall(t *testing.T) {
 			s.Template.AlphaUS, s.agreeUS = 0, 0
 		}, false},
 		"slow packet planes": {float32s(calls.AllGather, 1), "tcp", func(s *Site, _ *calls.Shape) {
-			s.Packets.AlphaUS = 100
+			s.Packets.AlphaUS = 200 // one round
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

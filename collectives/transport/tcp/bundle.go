@@ -12,8 +12,8 @@ import (
 // hosts more than all else. So while many are on the way, the kernel holds further ones until the peer's host has
 // acknowledged the last small packet (Nagle's algorithm), and sends them together. The sender does not wait.
 //
-// Frames on the way are prompt then (wire.Prompt): the peer's host acknowledges them as soon as the peer reads them, and
-// held frames arrive one round trip later. If the peer does not read, its kernel acknowledges within 200 ms.
+// Frames on the way are prompt then (wire.Prompt): the peer's host acknowledges them as soon as the peer has read them.
+// Held frames arrive one round trip later. If the peer does not read, its kernel acknowledges within 200 ms.
 //
 //	apart -- many short frames are on the way, the last one prompt --> prompt
 //	prompt -- the next frame is short --> held
