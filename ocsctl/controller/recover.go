@@ -112,6 +112,9 @@ func (m *machine) takeOver(pl *plane, now int64) {
 		return
 	}
 	if err != nil {
+		if i := r.Intent; i != nil && !r.Failed { // the move may have happened, and the device may have lost it since
+			pl.desired = i.To
+		}
 		pl.passUnread()
 		m.failf(pl, now, "%w: %w", err, ocsctl.ErrUnknownMap)
 		return

@@ -315,3 +315,27 @@ func TestForgiveOfADarkPlane(t *testing.T) {
 		t.Error("in service without an operator")
 	}
 }
+
+// TestUnreadIntent: a device cannot be read at a takeover, after a move whose end the journal lacks. An operator's enable
+// accepts the target of the move, and not the map before it: the device may have lost the circuits since.
+func TestUnreadIntent(t *testing.T) {
+	before, after := circuit.AllDark(3), circuit.Shift(3, 1)
+	for name, k := range map[string]struct {
+		shows   circuit.Permutation
+		enables bool
+	}{"target": {after, true}, "before": {before, false}} {
+		r := newTestRig(t, 3, 1, func(r *testRig, c *Config) {
+			withTimed(r, c)
+			r.dev.maps[0], r.timed.unwell[0] = k.shows, errors.New("it does not answer")
+			c.Recovered = []Recovered{{Epoch: 3, Map: before, Intent: &Intent{Plane: 0, Epoch: 3, To: after}}}
+			c.Grace = time.Millisecond
+		})
+		r.pass(time.Second)
+		r.timed.unwell[0] = nil
+		enabled := r.enable(0)
+		r.pass(time.Second)
+		if (*enabled == nil) != k.enables {
+			t.Errorf("%s: %v", name, *enabled)
+		}
+	}
+}
