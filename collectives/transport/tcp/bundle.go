@@ -1,11 +1,9 @@
 package tcp
 
 import (
-	"unsafe"
+	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/wire"
-
-	"golang.org/x/sys/unix"
 )
 
 // bundle is the state of a sender that lets the kernel join short frames. A packet for each short frame costs both
@@ -89,6 +87,5 @@ func (c *conn) nagle(on bool) {
 	if on {
 		noDelay = 0
 	}
-	_, _, _ = unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(c.fd), unix.IPPROTO_TCP, unix.TCP_NODELAY,
-		uintptr(unsafe.Pointer(&noDelay)), unsafe.Sizeof(noDelay), 0)
+	c.setOption(unix.IPPROTO_TCP, unix.TCP_NODELAY, noDelay)
 }

@@ -202,17 +202,19 @@ func (c *conn) expect(n int) {
 		return
 	}
 	c.least = int32(n)
-	// Without the option, the kernel reports every arrival.
-	_, _, _ = unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(c.fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT,
-		uintptr(unsafe.Pointer(&c.least)), unsafe.Sizeof(c.least), 0)
+	c.setOption(unix.SOL_SOCKET, unix.SO_RCVLOWAT, c.least) // without the option, the kernel reports every arrival
 }
 
 // acknowledge makes the kernel acknowledge received bytes at once. Otherwise the kernel may wait 40 ms. The other rank
 // would copy lent payload instead, and its kernel would hold short frames back.
-func (c *conn) acknowledge() {
-	on := int32(1)
-	_, _, _ = unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(c.fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK,
-		uintptr(unsafe.Pointer(&on)), unsafe.Sizeof(on), 0)
+func (c *conn) acknowledge() { c.setOption(unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) }
+
+// setOption sets an option of the socket. Options only save time, so errors are ignored. It does not notify Go's
+// scheduler, since the call does not block.
+// Hot path: no allocation, no logging.
+func (c *conn) setOption(level, option int, value int32) {
+	_, _, _ = unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(c.fd), uintptr(level), uintptr(option),
+		uintptr(unsafe.Pointer(&value)), unsafe.Sizeof(value), 0)
 }
 
 // expected returns the number of bytes to receive before the next header is known. If the last frames were small, it
