@@ -13,6 +13,9 @@ import (
 // makeCircuits begins the moves that admitted requests wait for, and answers the requests that wait for none. A plane
 // that has gone out of service leaves its requests.
 func (m *machine) makeCircuits(now int64) {
+	if len(m.lease.making) == 0 {
+		return
+	}
 	for _, pl := range m.planes {
 		m.advance(pl, now)
 	}
@@ -61,19 +64,18 @@ func (m *machine) overlay(pl *plane, at circuit.Permutation, g *grant) circuit.P
 
 // requested returns the map of a plane with the circuits of all grants that wait for them; nil: it has them.
 func (m *machine) requested(pl *plane) circuit.Permutation {
-	var to circuit.Permutation
+	to := pl.m
 	for i := range m.lease.making {
 		g := &m.lease.making[i]
 		if g.granted>>pl.index&1 == 0 {
 			continue
 		}
-		at := pl.m
-		if to != nil {
-			at = to
-		}
-		if next := m.overlay(pl, at, g); next != nil {
+		if next := m.overlay(pl, to, g); next != nil {
 			to = next
 		}
+	}
+	if same(to, pl.m) {
+		return nil
 	}
 	return to
 }

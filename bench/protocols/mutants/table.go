@@ -84,7 +84,7 @@ var mutants = []mutant{
 	{"takes others' moves of shared planes for its own", rankFile,
 		"if m.shares() && m.holds(ports, &m.grant.Planes[j]) {", "if len(ports) < 0 {", true},
 	{"removes circuits of those that share the plane", makingFile,
-		"at := pl.m\n", "at := circuit.AllDark(len(pl.m))\n", false},
+		"to := pl.m\n", "to := circuit.AllDark(len(pl.m))\n", false},
 	{"grants shared planes without their circuits", makingFile,
 		"if !m.made(g) {", "if false {", true},
 	{"makes circuits that their owner forbids", makingFile,
