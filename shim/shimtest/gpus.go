@@ -3,7 +3,6 @@ package shimtest
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -294,12 +294,8 @@ func (w *World) AllocatesNothing(t testing.TB, group []calls.Call) {
 	for range 4 {
 		launch()
 	}
-	least := math.Inf(1) // watchers allocate now and then, so slow runs count their allocations
-	for i := 0; i < 5 && least != 0; i++ {
-		least = min(least, testing.AllocsPerRun(20, launch))
-	}
-	if least != 0 {
-		t.Errorf("%v allocations per group", least)
+	if n := assert.Allocates(20, launch); n != 0 { // watchers allocate now and then
+		t.Errorf("%v allocations per group", n)
 	}
 }
 
