@@ -13,7 +13,7 @@ import (
 // ErrJob says that a job has the id or the ports already.
 var ErrJob = errors.New("another job has it")
 
-// Job is a job of a scheduler. From its begin to its end it has its ports, on the planes of Mask.
+// Job is a job of a scheduler. It has its ports on the planes of Mask until it ends.
 type Job struct {
 	ID    string `json:"id"`
 	Name  string `json:"name,omitempty"` // for people
@@ -345,7 +345,7 @@ func (g *gather) add() func(error) {
 	}
 }
 
-// takeOverJobs restores the jobs of the journal: those that the record of any of their planes names.
+// takeOverJobs restores the jobs of the journal. The record of one of its planes is enough for a job.
 func (m *machine) takeOverJobs() {
 	for _, r := range m.cfg.Recovered {
 		for _, j := range r.Jobs {

@@ -219,8 +219,9 @@ func (m *Machine) Missed(moves Movement) error {
 	return nil
 }
 
-// Overlay turns a map of ranks into the map of ports to post; see [circuit.Placement]. Only the operation's moves change the map
-// of ports meanwhile, so every rank requests the same map at any time. The result is valid until the next call.
+// Overlay turns a map of ranks into the map of ports to post; see [circuit.Placement]. Meanwhile only the operation's
+// moves change the map of ports, so every rank requests the same map at any time. The result is valid until the next
+// call.
 func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permutation {
 	_, ports, _ := m.view.State(plane)
 	m.ports = m.cfg.Places.Overlay(m.ports[:0], ports, target)

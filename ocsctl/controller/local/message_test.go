@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,4 +72,22 @@ func FuzzMessage(f *testing.F) {
 			t.Fatalf("%s became %s", again, third)
 		}
 	})
+}
+
+// TestLargestLease: the largest lease that a controller accepts fits a message.
+func TestLargestLease(t *testing.T) {
+	const planes = 2
+	ports := slices.Repeat([]int{0}, controller.MaxPorts)
+	m := circuit.Shift(len(ports), 1)
+	for i := range ports {
+		ports[i] = len(ports) - 1 - i
+	}
+	l := ocsctl.Lease{Mask: 1<<planes - 1, Holder: 1<<64 - 1, Ports: ports, Shared: true,
+		Circuits: slices.Repeat([]circuit.Permutation{m}, planes)}
+	if err := l.Check(len(ports), planes); err != nil || planes*len(ports) != ocsctl.MaxCircuits {
+		t.Fatalf("%d circuits of at most %d: %v", planes*len(ports), ocsctl.MaxCircuits, err)
+	}
+	if _, err := (&message{Type: msgAcquire, ID: 1<<64 - 1, Lease: &l}).encode(); err != nil {
+		t.Error(err)
+	}
 }
