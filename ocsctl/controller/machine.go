@@ -193,10 +193,7 @@ func (m *machine) forgive(now int64) {
 		if err != nil {
 			continue
 		}
-		var unwell error
-		if m.reporter != nil {
-			_, unwell = m.reporter.Report(pl.index)
-		}
+		_, unwell := m.report(pl)
 		if !m.cfg.Forgive && (unwell != nil || !observed.Equal(pl.desired)) {
 			pl.byRank = false // its device has failed too, since an operator's move or a drift
 		}

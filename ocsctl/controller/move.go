@@ -252,10 +252,7 @@ func (m *machine) arrive(pl *plane, now int64) {
 		}
 		return
 	}
-	verified, unwell := "", error(nil)
-	if m.reporter != nil {
-		verified, unwell = m.reporter.Report(pl.index)
-	}
+	verified, unwell := m.report(pl)
 	switch {
 	case errors.Is(err, ErrMoving):
 		m.install(pl, circuit.AllDark(m.cfg.Ports), now)
@@ -339,7 +336,12 @@ func (m *machine) news(plane int, now int64) {
 	if m.over != nil || plane < 0 || plane >= len(m.planes) {
 		return
 	}
-	switch pl := m.planes[plane]; {
+	pl := m.planes[plane]
+	if _, unwell := m.report(pl); errors.Is(unwell, ErrNotLeader) {
+		m.retire(unwell, now) // also of a plane that is out of service: this controller cannot bring it back
+		return
+	}
+	switch {
 	case pl.unread != nil:
 		m.takeOver(pl, now)
 	case pl.move.on:
@@ -347,22 +349,24 @@ func (m *machine) news(plane int, now int64) {
 	case pl.fault == nil:
 		m.inspect(pl, now)
 	}
-	if pl := m.planes[plane]; m.over == nil && pl.fault == nil && !pl.move.on {
+	if m.over == nil && pl.fault == nil && !pl.move.on {
 		m.measure(pl, now)
 	}
 }
 
+// report returns the device's report on a plane; without a [Reporter], a good one.
+func (m *machine) report(pl *plane) (verified string, unwell error) {
+	if m.reporter == nil {
+		return "", nil
+	}
+	return m.reporter.Report(pl.index)
+}
+
 // inspect takes a plane out of service if its device reports a problem, or another map than the one in force.
 func (m *machine) inspect(pl *plane, now int64) {
-	if m.reporter != nil {
-		switch _, unwell := m.reporter.Report(pl.index); {
-		case errors.Is(unwell, ErrNotLeader):
-			m.retire(unwell, now)
-			return
-		case unwell != nil:
-			m.failf(pl, now, "%w: %w", unwell, ocsctl.ErrPlaneDown)
-			return
-		}
+	if _, unwell := m.report(pl); unwell != nil {
+		m.failf(pl, now, "%w: %w", unwell, ocsctl.ErrPlaneDown)
+		return
 	}
 	observed, err := m.read(pl)
 	switch {

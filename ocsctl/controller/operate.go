@@ -159,8 +159,8 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 // if the device reports a problem.
 func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 	observed, err := m.read(pl)
-	if err == nil && health && m.reporter != nil {
-		_, err = m.reporter.Report(pl.index)
+	if err == nil && health {
+		_, err = m.report(pl)
 	}
 	if err != nil {
 		return nil, err

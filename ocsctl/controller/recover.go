@@ -104,8 +104,8 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	}
 	r := pl.unread
 	pl.fault, pl.desired = nil, r.Map
-	if err == nil && m.reporter != nil {
-		_, err = m.reporter.Report(pl.index)
+	if err == nil {
+		_, err = m.report(pl)
 	}
 	if errors.Is(err, ErrNotLeader) {
 		m.retire(err, now)

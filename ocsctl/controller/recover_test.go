@@ -44,6 +44,20 @@ func TestNotLeader(t *testing.T) {
 	}
 }
 
+// TestFencedWhileDown: the device of a plane that is out of service begins to obey another controller. No order could
+// bring the plane back, so the rule ends.
+func TestFencedWhileDown(t *testing.T) {
+	r := newTestRig(t, 2, 2, withTimed)
+	for _, unwell := range []error{errors.New("it does not answer"), fmt.Errorf("fenced: %w", ErrNotLeader)} {
+		r.timed.unwell[0] = unwell
+		r.timed.news(0)
+		r.pass(time.Second)
+	}
+	for _, s := range r.s {
+		want(t, "rule", s.closed, ErrNotLeader)
+	}
+}
+
 func TestTakeover(t *testing.T) {
 	was, to := circuit.Shift(4, 1), circuit.Shift(4, 2)
 	half := circuit.Permutation{circuit.Dark, 3, circuit.Dark, 0} // port 1 is there, 3 is not yet

@@ -112,10 +112,10 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 
 // verified returns how the circuits of a plane were verified; "" while they move or are not as desired.
 func (m *machine) verified(pl *plane) string {
-	if m.reporter == nil || pl.fault != nil || pl.move.on {
+	if pl.fault != nil || pl.move.on {
 		return ""
 	}
-	verified, unwell := m.reporter.Report(pl.index)
+	verified, unwell := m.report(pl)
 	if unwell != nil {
 		return ""
 	}

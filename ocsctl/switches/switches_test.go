@@ -381,6 +381,14 @@ func TestFenced(t *testing.T) {
 	r.has(0, shift(1))
 }
 
+// TestFencedAfterFailure: a switch that obeys another controller ends the rule, also after a failed move.
+func TestFencedAfterFailure(t *testing.T) {
+	p := &plane{failure: driver.ErrNoAnswer, watch: driver.ErrFenced}
+	if err := p.unwell(); !errors.Is(err, controller.ErrNotLeader) {
+		t.Error(err)
+	}
+}
+
 // TestFailedPort: a port that fails while nothing moves.
 func TestFailedPort(t *testing.T) { synctest.Test(t, testFailedPort) }
 

@@ -420,7 +420,7 @@ func (u *unit) egress(port int) string {
 // unwell returns why ranks should not use a plane; nil: they may. The caller holds Device.mu.
 func (p *plane) unwell() error {
 	err := p.failure
-	if err == nil {
+	if err == nil || errors.Is(p.watch, driver.ErrFenced) {
 		err = p.watch
 	}
 	if err == nil {
