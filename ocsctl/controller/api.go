@@ -173,7 +173,9 @@ type Event struct {
 	Trial    *Trial              `json:"trial,omitempty"` // of Commanded
 	// Baselines are those that have changed, by port.
 	Baselines map[int]Baseline `json:"baselines,omitempty"`
-	Cause     Cause            `json:"-"` // of Failed; journals and clients do not get it
+	// Of Failed; clients do not get them. Desired is the map at which the plane may return.
+	Cause   Cause               `json:"-"`
+	Desired circuit.Permutation `json:"-"`
 }
 
 // PlaneState says what a plane is doing.

@@ -259,7 +259,7 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 // save writes the plane's fault to the journal.
 func (m *machine) save(pl *plane, now int64) {
 	e := Event{Kind: Failed, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1, Err: pl.fault.Error(),
-		Cause: CauseOf(pl.fault)}
+		Cause: CauseOf(pl.fault), Desired: pl.desired}
 	if pl.saved = m.cfg.Journal == nil; pl.saved {
 		m.event(now, e)
 		return
@@ -268,6 +268,12 @@ func (m *machine) save(pl *plane, now int64) {
 	id := m.nextAnswer
 	pl.saving = id
 	m.note(now, e, func(err error) { m.later(func(now int64) { m.faultSaved(pl, id, err, now) }) })
+	if to := pl.intent.to; to != nil { // the record ends the intent, and an order needs a new one
+		pl.intent = intent{id: pl.intent.id + 1}
+		if pl.move.order != nil && !pl.move.on {
+			m.ready(pl, to, now)
+		}
+	}
 }
 
 // faultSaved takes the journal's answer to save.

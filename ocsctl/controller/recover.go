@@ -111,10 +111,10 @@ func (m *machine) takeOver(pl *plane, now int64) {
 		m.retire(err, now)
 		return
 	}
+	if i := r.Intent; i != nil && (err != nil || r.Failed) {
+		pl.desired = i.To // ranks may have seen the end of the move, and the device may have lost it since
+	}
 	if err != nil {
-		if i := r.Intent; i != nil && !r.Failed { // the move may have happened, and the device may have lost it since
-			pl.desired = i.To
-		}
 		pl.passUnread()
 		m.failf(pl, now, "%w: %w", err, ocsctl.ErrUnknownMap)
 		return

@@ -331,25 +331,34 @@ func TestForgiveOfADarkPlane(t *testing.T) {
 }
 
 // TestUnreadIntent: a device cannot be read at a takeover, after a move whose end the journal lacks. An operator's enable
-// accepts the target of the move, and not the map before it: the device may have lost the circuits since.
+// accepts the target of the move, and not the map before it: the device may have lost the circuits since. So does the
+// next controller.
 func TestUnreadIntent(t *testing.T) {
 	before, after := circuit.AllDark(3), circuit.Shift(3, 1)
 	for name, k := range map[string]struct {
 		shows   circuit.Permutation
 		enables bool
 	}{"target": {after, true}, "before": {before, false}} {
+		var j *testJournal
 		r := newTestRig(t, 3, 1, func(r *testRig, c *Config) {
+			j = &testJournal{now: &r.now, planes: make([]Recovered, 1)}
+			c.Journal = j
 			withTimed(r, c)
 			r.dev.maps[0], r.timed.unwell[0] = k.shows, errors.New("it does not answer")
 			c.Recovered = []Recovered{{Epoch: 3, Map: before, Intent: &Intent{Plane: 0, Epoch: 3, To: after}}}
 			c.Grace = time.Millisecond
 		})
 		r.pass(time.Second)
+		j.answer(r)
 		r.timed.unwell[0] = nil
 		enabled := r.enable(0)
+		j.answer(r)
 		r.pass(time.Second)
 		if (*enabled == nil) != k.enables {
 			t.Errorf("%s: %v", name, *enabled)
+		}
+		if p := &j.planes[0]; !p.Map.Equal(after) {
+			t.Errorf("%s: the next controller begins with map %v", name, p.Map)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func (j *testJournal) apply(e Event) {
 			p.Jobs = append(p.Jobs, *e.Job)
 		}
 	case Failed:
-		p.Failed = true
+		p.Map, p.Intent, p.Failed = e.Desired, nil, true
 	case Commanded:
 		p.Disabled = e.Err
 	}

@@ -80,8 +80,10 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 		s.Failed = false
 		return true
 	case controller.Failed:
-		changed = changed || !s.Failed
-		s.Failed, s.Past = true, nil
+		// The move of the intent has ended, or its end is unknown. Only the desired map brings the plane back.
+		changed = changed || !s.Failed || s.Intent != nil
+		s.moved(e.Desired)
+		s.Intent, s.Failed, s.Past = nil, true, nil
 	case controller.Restored:
 		// The controller has read the plane's map, so the intent has no more meaning. A disabled plane stays so.
 		s.moved(e.To)

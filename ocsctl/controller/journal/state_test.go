@@ -10,6 +10,18 @@ import (
 	"lightpath/plans/circuit"
 )
 
+// TestFailedKeepsDesired: after a failure, the next controller takes the plane back at the desired map only, whatever the
+// move of the intent has done.
+func TestFailedKeepsDesired(t *testing.T) {
+	before, after := circuit.AllDark(3), circuit.Shift(3, 1)
+	s := State{Epoch: 3, Map: before}
+	s.Intend(controller.Intent{Epoch: 3, To: after})
+	s.Apply(&controller.Event{Kind: controller.Failed, Epoch: 4, Desired: after})
+	if r := s.Recovered(); !r.Failed || !r.Map.Equal(after) || r.Intent != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestOrdersOfOperators: what operators have ordered for ports and planes outlives the controller.
 func TestOrdersOfOperators(t *testing.T) {
 	one, two := circuit.Shift(4, 1), circuit.Shift(4, 2)
