@@ -22,7 +22,7 @@ func BenchmarkAllReduce(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/%d/%d", tc.algorithm, tc.n, tc.count*4), func(b *testing.B) {
 			s, err := schedule.Build(schedule.AllReduce, tc.algorithm, tc.n, 0)
 			require.NoError(b, err)
-			progs, err := program.LowerAll(s, nil, program.Args{Planes: 2, Count: tc.count, ElemSize: 4})
+			progs, err := lowerAll(s, nil, program.Args{Planes: 2, Count: tc.count, ElemSize: 4})
 			require.NoError(b, err)
 			endpoints, err := inproc.NewGroup(tc.n, 2, inproc.Options{})
 			require.NoError(b, err)
@@ -56,7 +56,7 @@ func BenchmarkConcurrent(b *testing.B) {
 				}
 				s, err := schedule.Build(schedule.AllReduce, algorithm, n, 0)
 				require.NoError(b, err)
-				progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4})
+				progs, err := lowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4})
 				require.NoError(b, err)
 				endpoints, err := inproc.NewGroup(n, 1, inproc.Options{})
 				require.NoError(b, err)

@@ -42,7 +42,7 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 		&plans.Problem{Planes: planes, BandwidthGbps: 1, Forwarding: true})
 	require.NoError(t, err)
 	plan := programtest.RandomPlan(problem, rng)
-	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf})
+	progs, err := lowerAll(s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf})
 	require.NoError(t, err)
 	cfg := emulator.Config{Ports: s.Ranks, Slots: 4, MTU: 1024 + emulator.LabelSize, Initial: plan.Initial,
 		Socket: filepath.Join(t.TempDir(), "ocs")}

@@ -103,7 +103,7 @@ func TestPacket(t *testing.T) {
 			if s.Collective.Reduces() && rng.IntN(2) == 0 {
 				scale, args.Scale = 3, true
 			}
-			progs, err := program.LowerAll(s, nil, args)
+			progs, err := lowerAll(s, nil, args)
 			require.NoError(t, err)
 			tm := assemble(t, programtest.NewCase(s, count, scale, rng.Uint64()), progs, inPlace,
 				func(r int, c *Call) { c.Endpoint = endpoints[r] })
@@ -175,7 +175,7 @@ func optical(t *testing.T, s *schedule.Schedule, rng *rand.Rand, steer bool) (*t
 	for range planes {
 		args.Current = append(args.Current, circuit.Shift(s.Ranks, rng.IntN(s.Ranks)))
 	}
-	progs, err := program.LowerAll(s, programtest.RandomPlan(problem, rng), args)
+	progs, err := lowerAll(s, programtest.RandomPlan(problem, rng), args)
 	require.NoError(t, err)
 	f := newFabric(s.Ranks, 2+rng.IntN(3), args.Current, rng.Uint64())
 	f.steer = steer
@@ -191,7 +191,7 @@ func TestConcurrent(t *testing.T) {
 	const n, planes, count = 4, 2, 5000
 	s, err := schedule.Build(schedule.AllReduce, "ring", n, 0)
 	require.NoError(t, err)
-	progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
+	progs, err := lowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
 	require.NoError(t, err)
 	endpoints, err := inproc.NewGroup(n, planes, inproc.Options{})
 	require.NoError(t, err)
@@ -220,7 +220,7 @@ func TestGroup(t *testing.T) {
 		schedule.AllToAll} {
 		s, err := schedule.Build(c, schedule.Algorithms(c)[0], n, 0)
 		require.NoError(t, err)
-		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
+		progs, err := lowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
 		require.NoError(t, err)
 		tm := assemble(t, programtest.NewCase(s, count, 1, uint64(op)), progs, false, func(r int, c *Call) {
 			c.Endpoint, c.Op = endpoints[r], uint64(op)
@@ -240,4 +240,17 @@ func TestGroup(t *testing.T) {
 	for _, tm := range teams {
 		tm.verify(t)
 	}
+}
+
+// lowerAll returns the programs of all ranks.
+func lowerAll(s *schedule.Schedule, plan *plans.Plan, args program.Args) ([]*program.Program, error) {
+	all := make([]*program.Program, s.Ranks)
+	for r := range all {
+		var err error
+		args.Rank = r
+		if all[r], err = program.Lower(s, plan, args); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

@@ -51,7 +51,7 @@ func ringTeam(t testing.TB, n int, count int64, edit func(r int, c *Call)) *team
 	t.Helper()
 	s, err := schedule.Build(schedule.AllReduce, "ring", n, 0)
 	require.NoError(t, err)
-	progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, Signature: 77})
+	progs, err := lowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, Signature: 77})
 	require.NoError(t, err)
 	endpoints, err := inproc.NewGroup(n, 1, inproc.Options{})
 	require.NoError(t, err)

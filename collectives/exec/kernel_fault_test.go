@@ -41,7 +41,7 @@ func newKernelCall(t *testing.T, count int64) *kernelCall {
 		planner.Options{TimeLimit: time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	if k.progs, err = program.LowerAll(s, k.plan, program.Args{Count: count, ElemSize: 4, Problem: problem,
+	if k.progs, err = lowerAll(s, k.plan, program.Args{Count: count, ElemSize: 4, Problem: problem,
 		StepOf: stepOf}); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestKernelDarkCircuit(t *testing.T) {
 	p := newPanel(t, 4, 1, 0, "1Gbps")
 	k := newKernelCall(t, 10_000)
 	p.install(t, k.plan.Initial)
-	require.NoError(t, p.board.Dark(0, []int{2}))
+	require.NoError(t, p.darken(0, []int{2}))
 	err := k.run(t, p, 1, nil)
 	if !errors.Is(err, transport.ErrDark) || !strings.Contains(err.Error(), "rank 2, plane 0") {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func (p *panel) collective(t *testing.T, s *schedule.Schedule, op uint64, rng *r
 		Forwarding: true})
 	require.NoError(t, err)
 	plan := programtest.RandomPlan(problem, rng)
-	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: int64(typ.Size()), Problem: problem,
+	progs, err := lowerAll(s, plan, program.Args{Count: count, ElemSize: int64(typ.Size()), Problem: problem,
 		StepOf: stepOf})
 	require.NoError(t, err)
 	inputs := make([][]byte, s.Ranks)

@@ -56,7 +56,7 @@ func TestBorrowedPayload(t *testing.T) {
 	for _, n := range []int{2, 4, 5} {
 		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
 			count, planes := int64(200), 1+rng.IntN(2)
-			progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
+			progs, err := lowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
 			require.NoError(t, err)
 			lend(t, s, progs, count, planes)
 		})
@@ -69,7 +69,7 @@ func TestPlanesKeepLoans(t *testing.T) {
 	const ranks, planes, count = 4, 2, 4000
 	s, err := schedule.Build(schedule.Broadcast, "ring", ranks, 0)
 	require.NoError(t, err)
-	progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
+	progs, err := lowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
 	require.NoError(t, err)
 	for j, l := range lend(t, s, progs, count, planes)[0] {
 		if len(l.asked) == 0 || l.asked[0] != l.sent {

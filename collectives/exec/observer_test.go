@@ -79,7 +79,7 @@ func TestObserver(t *testing.T) {
 	waits := 0
 	schedules(t, 3, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
 		endpoints := network(t, 3, 2, rng.Uint64())
-		progs, err := program.LowerAll(s, nil, program.Args{Planes: 2, Count: 100, ElemSize: 4, MinPiece: 64})
+		progs, err := lowerAll(s, nil, program.Args{Planes: 2, Count: 100, ElemSize: 4, MinPiece: 64})
 		require.NoError(t, err)
 		if n := observe(t, assemble(t, programtest.NewCase(s, 100, 1, 1), progs, false, func(r int, c *Call) {
 			c.Endpoint = endpoints[r]

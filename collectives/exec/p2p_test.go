@@ -114,7 +114,7 @@ func TestNoAllocations(t *testing.T) {
 		require.NoError(t, err)
 		s, err := schedule.Build(schedule.AllReduce, "ring", n, 0)
 		require.NoError(t, err)
-		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
+		progs, err := lowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
 		require.NoError(t, err)
 		tm := assemble(t, programtest.NewCase(s, count, 1, 1), progs, false,
 			func(r int, c *Call) { c.Endpoint = endpoints[r] })

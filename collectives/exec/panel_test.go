@@ -146,9 +146,21 @@ func (p *panel) post(rank, plane int, epoch uint32, target circuit.Permutation) 
 	return nil
 }
 
+// darken removes the circuits that begin at ports of a plane.
+func (p *panel) darken(plane int, ports []int) error {
+	m, err := p.board.Map(plane)
+	if err != nil {
+		return err
+	}
+	for _, r := range ports {
+		m[r] = circuit.Dark
+	}
+	return p.board.Install(plane, m)
+}
+
 func (p *panel) move(plane int, changing []int, target circuit.Permutation) {
 	w := &p.planes[plane]
-	err := p.board.Dark(plane, changing)
+	err := p.darken(plane, changing)
 	if err == nil {
 		time.Sleep(p.dark)
 		err = p.board.Install(plane, target)

@@ -54,7 +54,7 @@ func planned(t *testing.T, s *schedule.Schedule, name string, forward, steer boo
 		t.Skip(err)
 	}
 	require.NoError(t, err)
-	progs, err := program.LowerAll(s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf})
+	progs, err := lowerAll(s, plan, program.Args{Count: count, ElemSize: 4, Problem: problem, StepOf: stepOf})
 	require.NoError(t, err)
 	execute(t, s, plan, progs, count, false, steer)
 }

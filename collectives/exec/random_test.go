@@ -140,7 +140,7 @@ func TestRandomSchedules(t *testing.T) {
 			if trial > 0 {
 				plan = programtest.RandomPlan(problem, rng)
 			}
-			progs, err := program.LowerAll(s, plan, args)
+			progs, err := lowerAll(s, plan, args)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}

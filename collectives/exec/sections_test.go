@@ -32,7 +32,7 @@ func TestSections(t *testing.T) {
 			const count = 6
 			s, plan, args := repeating(t, tc.c, tc.algorithm, 23, tc.planes, count)
 			args.InPlace, args.SectionSteps = inPlace, 2
-			progs, err := program.LowerAll(s, plan, args)
+			progs, err := lowerAll(s, plan, args)
 			require.NoError(t, err)
 			if n := len(progs[0].Sections); n < 1 || n > 12 {
 				t.Errorf("%v %s: %d sections", tc.c, tc.algorithm, n)
@@ -73,7 +73,7 @@ func sectionsTeam(t testing.TB, ranks, planes, roll int, count int64) *team {
 	t.Helper()
 	s, plan, args := repeating(t, schedule.AllToAll, "pairwise", ranks, planes, count)
 	args.SectionSteps = roll
-	progs, err := program.LowerAll(s, plan, args)
+	progs, err := lowerAll(s, plan, args)
 	require.NoError(t, err)
 	if (progs[0].Sections != nil) != (roll > 0) {
 		t.Fatalf("%d sections of %d steps", len(progs[0].Sections), roll)

@@ -23,7 +23,7 @@ func TestLocalWorkTakesTurns(t *testing.T) {
 	}{{schedule.AllToAll, "pairwise", false}, {schedule.AllGather, "ring", false}, {schedule.AllReduce, "ring", true}} {
 		s, err := schedule.Build(k.coll, k.algorithm, n, 0)
 		require.NoError(t, err)
-		progs, err := program.LowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, InPlace: k.inPlace,
+		progs, err := lowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, InPlace: k.inPlace,
 			Scale: k.coll.Reduces()})
 		require.NoError(t, err)
 		endpoints, err := inproc.NewGroup(n, 1, inproc.Options{})
@@ -96,7 +96,7 @@ func TestBlockedPlaneHoldsNoOther(t *testing.T) {
 	} {
 		s, err := schedule.Build(k.coll, k.algorithm, k.n, 0)
 		require.NoError(t, err)
-		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
+		progs, err := lowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, MinPiece: 64})
 		require.NoError(t, err)
 		endpoints, err := inproc.NewGroup(k.n, planes, inproc.Options{})
 		require.NoError(t, err)

@@ -103,20 +103,6 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 	return l.p, nil
 }
 
-// LowerAll returns the programs of all ranks.
-func LowerAll(s *schedule.Schedule, plan *plans.Plan, args Args) ([]*Program, error) {
-	all := make([]*Program, s.Ranks)
-	for r := range all {
-		args.Rank = r
-		p, err := Lower(s, plan, args)
-		if err != nil {
-			return nil, err
-		}
-		all[r] = p
-	}
-	return all, nil
-}
-
 // Signature returns a hash (FNV-1a) of the values that identify a call. It is never 0, which means no call.
 func Signature(parts ...uint64) uint32 {
 	h := uint32(2166136261)

@@ -63,7 +63,7 @@ func TestLowerPacket(t *testing.T) {
 					if s.Collective.Reduces() && planes != 2 {
 						scale, args.Scale = 3, true
 					}
-					progs, err := LowerAll(s, nil, args)
+					progs, err := lowerAll(s, nil, args)
 					require.NoError(t, err)
 					check(t, programtest.NewCase(s, count, scale, uint64(count)), progs, inPlace, uint64(n*planes))
 				}
@@ -92,7 +92,7 @@ func TestLowerPlans(t *testing.T) {
 						args.Current = append(args.Current, circuit.Shift(n, rng.IntN(n)))
 					}
 				}
-				progs, err := LowerAll(s, plan, args)
+				progs, err := lowerAll(s, plan, args)
 				require.NoError(t, err)
 				check(t, programtest.NewCase(s, count, 1, uint64(trial)), progs, inPlace, uint64(trial))
 			}
@@ -189,7 +189,7 @@ func FuzzLower(f *testing.F) {
 			breakPlan(plan, edits)
 		}
 		args := Args{Count: 16, ElemSize: 4, Problem: problem, StepOf: stepOf}
-		progs, err := LowerAll(s, plan, args)
+		progs, err := lowerAll(s, plan, args)
 		if err != nil {
 			return
 		}
@@ -226,4 +226,17 @@ func breakPlan(plan *plans.Plan, b []byte) {
 	case 7:
 		e.To = circuit.Shift(4, v)
 	}
+}
+
+// lowerAll returns the programs of all ranks.
+func lowerAll(s *schedule.Schedule, plan *plans.Plan, args Args) ([]*Program, error) {
+	all := make([]*Program, s.Ranks)
+	for r := range all {
+		var err error
+		args.Rank = r
+		if all[r], err = Lower(s, plan, args); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

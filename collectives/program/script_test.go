@@ -214,7 +214,7 @@ func TestScripts(t *testing.T) {
 				if s.Collective.Reduces() && i%3 == 0 {
 					scale, args.Scale = 3, true
 				}
-				progs, err := LowerAll(s, nil, args)
+				progs, err := lowerAll(s, nil, args)
 				require.NoError(t, err)
 				perform(t, programtest.NewCase(s, count, scale, uint64(count)), progs, args.InPlace, scale, uint64(n*planes))
 			}
@@ -236,7 +236,7 @@ func TestScriptsOfPlans(t *testing.T) {
 				Forwarding: true})
 			require.NoError(t, err)
 			args := Args{Count: count, ElemSize: 4, InPlace: rng.IntN(2) == 0, Problem: problem, StepOf: stepOf}
-			progs, err := LowerAll(s, programtest.RandomPlan(problem, rng), args)
+			progs, err := lowerAll(s, programtest.RandomPlan(problem, rng), args)
 			require.NoError(t, err)
 			for _, p := range progs {
 				script, err := NewScript(p)

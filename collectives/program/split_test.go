@@ -30,7 +30,7 @@ func TestSmallFlowsUseAllPlanes(t *testing.T) {
 				s, err := schedule.Build(coll, algorithm, n, 0)
 				require.NoError(t, err)
 				for _, planes := range []int{2, 4} {
-					progs, err := LowerAll(s, nil, Args{Planes: planes, Count: 1, ElemSize: 4})
+					progs, err := lowerAll(s, nil, Args{Planes: planes, Count: 1, ElemSize: 4})
 					require.NoError(t, err)
 					most := (n - 1 + planes - 1) / planes
 					if algorithm == "pairwise-xor" { // distances do not follow the steps
@@ -55,7 +55,7 @@ func TestSmallFlowsOfAPairTakeTurns(t *testing.T) {
 	const planes = 3
 	s, err := schedule.Build(schedule.Broadcast, "ring", 6, 0)
 	require.NoError(t, err)
-	progs, err := LowerAll(s, nil, Args{Planes: planes, Count: 6, ElemSize: 4})
+	progs, err := lowerAll(s, nil, Args{Planes: planes, Count: 6, ElemSize: 4})
 	require.NoError(t, err)
 	for j, l := range progs[0].Lanes {
 		if len(l.TX) != 6/planes {

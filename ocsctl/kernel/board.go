@@ -70,7 +70,7 @@ func (v *View) State() *State { return v.state }
 
 // Map returns the circuits of a plane, Dark where there is none.
 func (v *View) Map(plane int) (circuit.Permutation, error) {
-	if err := v.check(plane); err != nil {
+	if err := v.state.check(plane); err != nil {
 		return nil, err
 	}
 	v.mapped.RLock()
@@ -89,7 +89,7 @@ func (v *View) closed() error { return fmt.Errorf("kernel: fabric %s: %w", v.sta
 
 // Counters returns the counters of a port.
 func (v *View) Counters(plane, port int) (*Counters, error) {
-	if err := v.check(plane, port); err != nil {
+	if err := v.state.check(plane, port); err != nil {
 		return nil, err
 	}
 	v.mapped.RLock()
@@ -106,8 +106,6 @@ func (v *View) entry(plane, port int) circuitEntry {
 }
 
 // check returns an error for a plane or ports that the fabric does not have.
-func (v *View) check(plane int, ports ...int) error { return v.state.check(plane, ports...) }
-
 func (s *State) check(plane int, ports ...int) error {
 	if plane < 0 || plane >= len(s.Planes) {
 		return fmt.Errorf("kernel: fabric %s: plane %d is outside 0..%d", s.Name, plane, len(s.Planes)-1)
@@ -159,7 +157,7 @@ func Open(s *State, planes ...int) (*Board, error) {
 		return fail(err)
 	}
 	for _, j := range planes {
-		if err := b.check(j); err != nil {
+		if err := b.state.check(j); err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
 		f, err := lock(s.Name, writeLock(j))
@@ -183,31 +181,15 @@ func (b *Board) Close() error {
 	return err
 }
 
-// Dark removes the circuits that begin at ports of a plane.
-func (b *Board) Dark(plane int, ports []int) error {
-	if err := b.check(plane, ports...); err != nil {
-		return err
-	}
-	return b.change(plane, func(m circuit.Permutation) {
-		for _, p := range ports {
-			m[p] = circuit.Dark
-		}
-	})
-}
-
-// Install sets the circuits of a plane to the map to. Circuits of both maps carry frames without interruption.
+// Install sets the circuits of a plane to the map to. Circuits of both maps carry frames without interruption. It
+// removes circuits before it adds any, so that two ports never lead to one.
 func (b *Board) Install(plane int, to circuit.Permutation) error {
-	if err := b.check(plane); err != nil {
+	if err := b.state.check(plane); err != nil {
 		return err
 	}
 	if err := to.Validate(b.state.Ranks); err != nil {
 		return fmt.Errorf("kernel: fabric %s: plane %s: map %w", b.state.Name, b.state.Planes[plane].Name, err)
 	}
-	return b.change(plane, func(m circuit.Permutation) { copy(m, to) })
-}
-
-// change edits the map of a plane. It removes circuits before it adds any, so that two ports never lead to one.
-func (b *Board) change(plane int, edit func(circuit.Permutation)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.locks == nil {
@@ -216,22 +198,19 @@ func (b *Board) change(plane int, edit func(circuit.Permutation)) error {
 	if b.locks[plane] == nil {
 		return fmt.Errorf("kernel: fabric %s: plane %s: not a plane of this writer", b.state.Name, b.state.Planes[plane].Name)
 	}
-	old, err := b.Map(plane)
+	common, err := b.Map(plane)
 	if err != nil {
 		return err
 	}
-	next := old.Clone()
-	edit(next)
-	common := next.Clone()
 	for r := range common {
-		if old[r] != next[r] {
+		if common[r] != to[r] {
 			common[r] = circuit.Dark
 		}
 	}
 	b.mapped.RLock() // and open: Close takes mu, too
 	defer b.mapped.RUnlock()
 	b.store(plane, common)
-	b.store(plane, next)
+	b.store(plane, to)
 	return nil
 }
 

@@ -41,23 +41,23 @@ func replay(
 			now := count(f, func(k, i int) int { return state.Even[h][k][i] })
 			first := count(f, func(k, i int) int { return from.Even[h][k][i] })
 			last := count(f, func(k, i int) int { return to.Even[h][k][i] })
-			share := run.Share[h].Dense()
+			share := run.Share[h]
 			pods := make([][]int, f.Pods)
 			for i := range pods {
 				pods[i] = make([]int, f.Pods)
 			}
-			for a := range share {
-				for b, n := range share[a] {
-					pods[a/f.leavesPerPod()][b/f.leavesPerPod()] += n
-					total[a] += n
+			for a := range share.Size() {
+				for _, cell := range share.Row(a) {
+					pods[a/f.leavesPerPod()][cell.Col/f.leavesPerPod()] += cell.Count
+					total[a] += cell.Count
 				}
 			}
-			for a := range share {
+			for a := range share.Size() {
 				for j := range f.Pods {
 					links, i := 0, a/f.leavesPerPod()
-					for b := range share[a] {
-						if b/f.leavesPerPod() == j {
-							links += share[a][b]
+					for _, cell := range share.Row(a) {
+						if cell.Col/f.leavesPerPod() == j {
+							links += cell.Count
 						}
 					}
 					dark := max(0, min(pods[i][j], now[i][j])-stay[i][j])

@@ -350,9 +350,6 @@ func (c *Star) Close() {
 // EveryoneLeft is closed when every rank has said goodbye, or the leader's connection has ended.
 func (c *Star) EveryoneLeft() <-chan struct{} { return c.allLeft }
 
-// Mute closes the sending half of a rank's connection to the leader, for tests of failures: the rank still receives.
-func (c *Star) Mute() error { return c.links[0].conn.(*net.TCPConn).CloseWrite() }
-
 // AwaitLeft waits until every other rank has left or its connection has ended. The leader calls it: until then, a rank
 // may need the leader to learn of another rank's failure.
 func (c *Star) AwaitLeft() { <-c.allLeft }

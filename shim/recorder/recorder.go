@@ -481,10 +481,3 @@ func (f *Recorder) first() uint64 {
 	}
 	return 1
 }
-
-// Graphs returns the number of graphs whose replays the recorder counts.
-func (f *Recorder) Graphs() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.device.graphs)
-}

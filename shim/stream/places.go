@@ -44,13 +44,6 @@ var table places
 // Places returns the handler to which a [device.Driver] reports how far streams have advanced.
 func Places() device.Handler { return &table }
 
-// NumPlaces returns the number of places that have been added and not dropped.
-func NumPlaces() int {
-	table.mu.Lock()
-	defer table.mu.Unlock()
-	return len(table.all) - len(table.spare)
-}
-
 // AddPlace returns the token of a new place.
 func AddPlace(p Place) Token {
 	table.mu.Lock()

@@ -168,18 +168,19 @@ func (e *endpoint) conn(k, peer int) *conn { return e.planes[k].(*plane).conns[p
 // has returned, as a user may.
 func collective(t *testing.T, all []*endpoint, s *schedule.Schedule, count int64, inPlace bool, op uint64) {
 	t.Helper()
-	planes := len(all[0].planes)
-	progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4, InPlace: inPlace})
-	require.NoError(t, err)
+	args := program.Args{Planes: len(all[0].planes), Count: count, ElemSize: 4, InPlace: inPlace}
 	c := programtest.NewCase(s, count, 1, op)
 	var wg sync.WaitGroup
 	for r := range all {
+		args.Rank = r
+		prog, err := program.Lower(s, nil, args)
+		require.NoError(t, err)
 		wg.Go(func() {
 			in, out := c.Buffers(r, inPlace)
 			call := exec.Call{
-				Program: progs[r], Comm: 7, Op: op, Reduce: programtest.AddInto, Endpoint: all[r],
+				Program: prog, Comm: 7, Op: op, Reduce: programtest.AddInto, Endpoint: all[r],
 				Buffers: [schedule.NumBuffers]exec.Buffer{
-					exec.BufferOf(in), exec.BufferOf(out), exec.BufferOf(make([]byte, progs[r].ScratchBytes)),
+					exec.BufferOf(in), exec.BufferOf(out), exec.BufferOf(make([]byte, prog.ScratchBytes)),
 				},
 			}
 			var task exec.Task

@@ -37,13 +37,12 @@ func TestHostOfPeerIsLost(t *testing.T) {
 		e := connect(t, "127.0.0.1:0", ranks, planes)
 		s, err := schedule.Build(schedule.Broadcast, "ring", ranks, 0)
 		require.NoError(t, err)
-		progs, err := program.LowerAll(s, nil, program.Args{Planes: planes, Count: count, ElemSize: 4})
+		const last, rank = ranks - 1, 1
+		prog, err := program.Lower(s, nil, program.Args{Rank: rank, Planes: planes, Count: count, ElemSize: 4})
 		require.NoError(t, err)
 		vanish(t, e[gone])
-		const last = ranks - 1
-		rank := 1
 		buffer := make([]byte, 4*count)
-		call := exec.Call{Program: progs[rank], Endpoint: e[rank], Comm: 5, Op: 1}
+		call := exec.Call{Program: prog, Endpoint: e[rank], Comm: 5, Op: 1}
 		for b := range call.Buffers {
 			call.Buffers[b] = exec.BufferOf(buffer)
 		}

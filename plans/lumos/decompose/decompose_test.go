@@ -46,19 +46,19 @@ func balanced(part, whole, parts int) bool {
 
 // checkSums holds rows, columns and groups of part against those of whole.
 func checkSums(part, whole *matrix.Matrix, parts int, group []int) error {
-	dense, all, n := part.Dense(), whole.Dense(), whole.Size()
+	n := whole.Size()
 	groups := n + 1
 	var rows, cols, rowGroups, colGroups [2][]int
-	for k, d := range [][][]int{dense, all} {
+	for k, d := range []*matrix.Matrix{part, whole} {
 		rows[k], cols[k] = make([]int, n), make([]int, n)
 		rowGroups[k], colGroups[k] = make([]int, groups), make([]int, groups)
 		for i := range n {
 			for j := range n {
-				rows[k][i] += d[i][j]
-				cols[k][j] += d[i][j]
+				rows[k][i] += d.At(i, j)
+				cols[k][j] += d.At(i, j)
 				if group != nil {
-					rowGroups[k][group[i]] += d[i][j]
-					colGroups[k][group[j]] += d[i][j]
+					rowGroups[k][group[i]] += d.At(i, j)
+					colGroups[k][group[j]] += d.At(i, j)
 				}
 			}
 		}
@@ -78,11 +78,10 @@ func checkHalf(a, c *matrix.Matrix, group []int) error {
 	if err := a.NonNegative(); err != nil {
 		return err
 	}
-	sum, dense := a.Dense(), c.Dense()
-	for i := range sum {
-		for j := range sum {
-			if a.At(i, j)+a.At(j, i) != dense[i][j] {
-				return fmt.Errorf("[%d][%d]: %d + %d is not %d", i, j, a.At(i, j), a.At(j, i), dense[i][j])
+	for i := range a.Size() {
+		for j := range a.Size() {
+			if a.At(i, j)+a.At(j, i) != c.At(i, j) {
+				return fmt.Errorf("[%d][%d]: %d + %d is not %d", i, j, a.At(i, j), a.At(j, i), c.At(i, j))
 			}
 		}
 	}
@@ -98,8 +97,9 @@ func checkSplit(all []*matrix.Matrix, a *matrix.Matrix, parts int, group []int) 
 		if err := checkSums(part, a, parts, group); err != nil {
 			return fmt.Errorf("part %d: %w", p, err)
 		}
-		for i, row := range part.Dense() {
-			for j, c := range row {
+		for i := range part.Size() {
+			for j := range part.Size() {
+				c := part.At(i, j)
 				sum.Add(i, j, c)
 				if !balanced(c, a.At(i, j), parts) {
 					return fmt.Errorf("part %d [%d][%d]: %d of %d", p, i, j, c, a.At(i, j))
@@ -125,7 +125,7 @@ func TestHalve(t *testing.T) {
 		a, err := Halve(c, group)
 		require.NoError(t, err)
 		if err := checkHalf(a, c, group); err != nil {
-			t.Fatalf("round %d: %v\n%v\nof %v", round, err, a.Dense(), c.Dense())
+			t.Fatalf("round %d: %v\n%v\nof %v", round, err, a, c)
 		}
 
 	}
@@ -146,7 +146,7 @@ func TestSplit(t *testing.T) {
 		all, err := Split(a, parts, group)
 		require.NoError(t, err)
 		if err := checkSplit(all, a, parts, group); err != nil {
-			t.Fatalf("round %d, %d parts, groups %v: %v\nof %v", round, parts, group, err, a.Dense())
+			t.Fatalf("round %d, %d parts, groups %v: %v\nof %v", round, parts, group, err, a)
 		}
 
 	}

@@ -108,18 +108,6 @@ func (m *Matrix) Equal(o *Matrix) bool {
 	return slices.EqualFunc(m.rows, o.rows, slices.Equal[[]Cell])
 }
 
-// Dense returns all entries, row by row.
-func (m *Matrix) Dense() [][]int {
-	dense := make([][]int, len(m.rows))
-	for i, row := range m.rows {
-		dense[i] = make([]int, len(m.rows))
-		for _, c := range row {
-			dense[i][c.Col] = c.Count
-		}
-	}
-	return dense
-}
-
 // NonNegative reports the first entry below 0.
 func (m *Matrix) NonNegative() error {
 	for i, row := range m.rows {

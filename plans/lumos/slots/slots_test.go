@@ -42,7 +42,7 @@ func check(t *testing.T, tab *Table) {
 		}
 	}
 	if !have.Equal(tab.have) {
-		t.Fatalf("counts %v, links %v", tab.have.Dense(), have.Dense())
+		t.Fatalf("counts %v, links %v", tab.have, have)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestReach(t *testing.T) {
 				}
 			}
 			if tab.Prune(want); !tab.have.Equal(want) {
-				t.Fatalf("round %d: pruned to %v, want %v", round, tab.have.Dense(), want.Dense())
+				t.Fatalf("round %d: pruned to %v, want %v", round, tab.have, want)
 			}
 			check(t, tab)
 		}
