@@ -122,27 +122,6 @@ type Client interface {
 	Close() error
 }
 
-// Use is a port as used by the ranks of one holder. It posts for the holder, and its Poll also returns refusals of
-// these posts.
-type Use struct {
-	Client Client
-	Holder uint64
-}
-
-// Post asks to move plane from epoch to target.
-func (u Use) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	return u.Client.Post(plane, epoch, u.Holder, target)
-}
-
-// Poll reports the plane's epoch, and its failure or the refusal of a post (poll).
-func (u Use) Poll(plane int) (epoch uint32, err error) {
-	epoch, err = u.Client.Poll(plane)
-	if err == nil {
-		err = u.Client.Refused(plane, u.Holder)
-	}
-	return epoch, err
-}
-
 // HolderName formats the number of a holder for errors, logs and commands.
 func HolderName(holder uint64) string { return fmt.Sprintf("%#x", holder) }
 

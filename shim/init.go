@@ -154,8 +154,7 @@ func handleMessages(c *comm.Core) {
 	stall.Handle(c)
 	live.Handle(c)
 	peer.Handle(c)
-	circuits.HandleAhead(c)
-	circuits.HandlePrepare(c)
+	circuits.Handle(c)
 	stream.Handle(c)
 	shares.Handle(c)
 }

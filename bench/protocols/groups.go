@@ -106,7 +106,7 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 		own := circuits.Config{
 			Rank: r, Holder: cfg.id, Places: g.site.Places, Planes: cfg.planes, Timeout: cfg.timeout,
 			Port:      m.host.order,
-			Declined:  func(seq uint64) { m.answer(circuits.Answer(seq, false)) },
+			Declined:  func(seq uint64) { m.answer(circuits.AnswerRecall(seq, false)) },
 			Contested: func() { m.answer(control.Message{Kind: control.MsgContested}) },
 		}
 		m.machine = circuits.NewMachine(own, view{m.host, cfg.id})

@@ -206,12 +206,12 @@ func (w *world) granted(x *session, id, mask uint64) {
 
 // misuse returns why a rank may not use a ticket: it is for another operation, or its planes are not granted to the
 // communicator any more; "": it may.
-func (m *member) misuse(g *circuits.Grant) string {
+func (m *member) misuse(g *circuits.Ticket) string {
 	held := m.g.machine.Held()
 	switch {
 	case g.Seq != m.asked.Seq:
 		return fmt.Sprintf("the ticket of operation %d for operation %d", g.Seq, m.asked.Seq)
-	case g.InHand() && m.offered != offered{g.Seq, m.asked.Shape.Signature()}:
+	case g.CameAhead() && m.offered != offered{g.Seq, m.asked.Shape.Signature()}:
 		return fmt.Sprintf("the ticket of %+v, which went out ahead, for operation %d", m.offered, m.asked.Seq)
 	case g.Use&^held != 0:
 		return fmt.Sprintf("the ticket of operation %d is for planes %#x, of which %#x are held", g.Seq, uint64(g.Use),
@@ -222,7 +222,7 @@ func (m *member) misuse(g *circuits.Grant) string {
 
 // ticket implements [ground]: all ranks of an operation get one ticket, its communicator holds the planes, and no other
 // does.
-func (w *world) ticket(m *member, t *circuits.Grant) {
+func (w *world) ticket(m *member, t *circuits.Ticket) {
 	g := m.g
 	same := t.Ticket
 	same.Flags &^= ticket.Ahead // a rank may get the ticket again, when it asks
@@ -230,7 +230,7 @@ func (w *world) ticket(m *member, t *circuits.Grant) {
 	if g.ticketSeq != m.asked.Seq {
 		g.ticketSeq, g.ticketBody = m.asked.Seq, body
 	}
-	if t.InHand() {
+	if t.CameAhead() {
 		w.result.Ahead++
 	}
 	if why := m.misuse(t); why != "" {

@@ -28,7 +28,7 @@ type ground interface {
 	failed(g *group, why error)
 	ended(m *member)
 	// ticket is called for each ticket that a rank begins to use.
-	ticket(m *member, g *circuits.Grant)
+	ticket(m *member, g *circuits.Ticket)
 	now(h *host) time.Time
 	group(holder uint64) *group // nil: it has ended
 	violate(invariant, format string, args ...any)
@@ -140,9 +140,9 @@ func (m *member) ask() {
 	o := m.g.operation(m.ended)
 	m.asked = circuits.Operation{Kind: control.MsgWant, Seq: o.seq, Shape: &o.shape}
 	m.enter(asking)
-	grant, declined, seq, err := m.machine.Enter(m.since, &m.asked)
+	grant, declined, seq, err := m.machine.Begin(m.since, &m.asked)
 	if declined {
-		m.answer(circuits.Answer(seq, false))
+		m.answer(circuits.AnswerRecall(seq, false))
 	}
 	switch {
 	case err != nil:
@@ -158,7 +158,7 @@ func (m *member) ask() {
 func (m *member) answer(q control.Message) { m.toLeader.send(sealed(q, m.rank)) }
 
 // begin begins the operation with its ticket.
-func (m *member) begin(g *circuits.Grant) {
+func (m *member) begin(g *circuits.Ticket) {
 	m.g.ground.ticket(m, g)
 	if g.OnPackets() {
 		m.machine.Ended()
@@ -170,14 +170,14 @@ func (m *member) begin(g *circuits.Grant) {
 }
 
 // offer handles a ticket that has come ahead. It returns the grant if the rank waits for it.
-func (m *member) offer(q *control.Message, sig uint32) (g *circuits.Grant, err error) {
+func (m *member) offer(q *control.Message, sig uint32) (g *circuits.Ticket, err error) {
 	m.offered = offered{q.Seq, sig}
 	wake, declined := m.machine.Offer(q.Seq, sig, q.Body)
 	if wake {
 		g, declined, err = m.machine.Claim(m.host.ground.now(m.host))
 	}
 	if declined {
-		m.answer(circuits.Answer(q.Seq, false))
+		m.answer(circuits.AnswerRecall(q.Seq, false))
 	}
 	return g, err
 }
@@ -203,7 +203,7 @@ func (m *member) tick() {
 func (m *member) take(q *control.Message) {
 	switch q.Kind {
 	case control.MsgTicket:
-		var g *circuits.Grant
+		var g *circuits.Ticket
 		var err error
 		if sig, ahead := ticket.IsAhead(q.Body); ahead {
 			g, err = m.offer(q, sig)
@@ -216,7 +216,7 @@ func (m *member) take(q *control.Message) {
 			m.begin(g)
 		}
 	case control.MsgRecall:
-		m.answer(circuits.Answer(q.Seq, m.machine.Recall(q.Seq)))
+		m.answer(circuits.AnswerRecall(q.Seq, m.machine.Recall(q.Seq)))
 	case control.MsgPrepare:
 		if r, ok := m.machine.Prepare(q.Body); ok {
 			m.host.post(agree{plane: r.Plane, epoch: r.Epoch, holder: m.g.cfg.id, target: r.Target})
@@ -243,7 +243,7 @@ func (m *member) look() {
 		return
 	}
 	ended := true
-	for j := range m.machine.Granted().Use.Each() {
+	for j := range m.machine.Ticket().Use.Each() {
 		for !m.lanes[j].ended && m.g.failed == nil && m.advance(j) {
 		}
 		ended = ended && m.lanes[j].ended
@@ -276,10 +276,10 @@ func (m *member) bind() {
 		}
 		m.moves[j] = list
 	}
-	for j := range m.machine.Granted().Use.Each() {
+	for j := range m.machine.Ticket().Use.Each() {
 		m.used[j]++
 	}
-	if err := m.machine.Missed(m.moves); err != nil {
+	if err := m.machine.CheckMoves(m.moves); err != nil {
 		m.g.fail(err)
 	}
 }

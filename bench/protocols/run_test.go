@@ -131,16 +131,16 @@ func TestInvariants(t *testing.T) {
 		twoHolders: func(w *world, g *group) {
 			other := newGroup(w, g.cfg, func(p int) *host { return w.ports[p].host })
 			other.machine, w.groups[99] = g.machine, other
-			w.ticket(g.members[0], &circuits.Grant{Seq: g.members[0].asked.Seq})
+			w.ticket(g.members[0], &circuits.Ticket{Seq: g.members[0].asked.Seq})
 		},
 		twoPlans: func(w *world, g *group) {
 			for version := range uint32(2) {
-				w.ticket(g.members[0], &circuits.Grant{Seq: g.members[0].asked.Seq, Ticket: ticket.Ticket{Version: version}})
+				w.ticket(g.members[0], &circuits.Ticket{Seq: g.members[0].asked.Seq, Ticket: ticket.Ticket{Version: version}})
 			}
 		},
 		notGranted: func(w *world, g *group) {
 			m := g.members[0]
-			w.ticket(m, &circuits.Grant{Seq: m.asked.Seq, Ticket: ticket.Ticket{Use: 1 << 60, Planes: make([]ticket.Plane, 61)}})
+			w.ticket(m, &circuits.Ticket{Seq: m.asked.Seq, Ticket: ticket.Ticket{Use: 1 << 60, Planes: make([]ticket.Plane, 61)}})
 		},
 		returnsItself: func(w *world, _ *group) {
 			down := &news{fault: controller.ErrMoving}

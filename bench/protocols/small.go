@@ -330,7 +330,7 @@ func (*small) waited(*group, time.Duration) {}
 func (*small) ended(*member)                {}
 
 // ticket implements [ground]: the communicator holds the planes of the ticket, which is for this operation.
-func (w *small) ticket(m *member, g *circuits.Grant) {
+func (w *small) ticket(m *member, g *circuits.Ticket) {
 	if why := m.misuse(g); why != "" {
 		w.violate("planes of others", "communicator %d rank %d: %s", m.g.cfg.id, m.rank, why)
 	}

@@ -8,7 +8,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Switch is a rank's view of the switches of planes with circuits. [ocsctl.Use] implements it and defines the errors.
+// Switch is a rank's view of the switches of planes with circuits. Package shim/circuits implements it; package ocsctl
+// defines the errors.
 type Switch interface {
 	// Post requests that plane switches from epoch to the map target. It returns at once.
 	Post(plane int, epoch uint32, target circuit.Permutation) error

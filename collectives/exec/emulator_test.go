@@ -15,6 +15,7 @@ import (
 	"lightpath/ocsctl/controller/local"
 	"lightpath/ocsctl/emulator"
 	"lightpath/plans"
+	"lightpath/plans/circuit"
 )
 
 // TestEmulator runs calls one after another over the emulated switch and its ports, with a goroutine per rank. Each
@@ -33,6 +34,17 @@ func TestEmulator(t *testing.T) {
 			emulated(t, s)
 		})
 	}
+}
+
+// lease is a port as used by the ranks of one holder.
+type lease struct {
+	*emulator.Client
+	holder uint64
+}
+
+// Post implements [Switch].
+func (l lease) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	return l.Client.Post(plane, epoch, l.holder, target)
 }
 
 func emulated(t *testing.T, s *schedule.Schedule) {
@@ -71,7 +83,7 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 	base := make([]uint32, planes)
 	for op := range uint64(calls) {
 		tm := assemble(t, programtest.NewCase(s, count, 1, op), progs, false, func(r int, c *Call) {
-			c.Endpoint, c.OCS, c.Op = endpoints[r], ocsctl.Use{Client: clients[r], Holder: holder}, op
+			c.Endpoint, c.OCS, c.Op = endpoints[r], lease{clients[r], holder}, op
 			c.Base = append([]uint32(nil), base...)
 		})
 		errs := make(chan error, s.Ranks)

@@ -3,7 +3,6 @@ package circuits
 import (
 	"time"
 
-	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/planeset"
 	"lightpath/shim/ticket"
@@ -56,10 +55,9 @@ func (m *Machine) Recall(seq uint64) (inUse bool) {
 	return a.state == used && a.seq == seq
 }
 
-// Enter begins an operation. It returns the grant of the ticket in hand, nil if the rank has to ask. declined: the rank
-// had a ticket, and must tell the leader that it does not use it, before it asks. The ticket that was declined is
-// void; seq is its number.
-func (m *Machine) Enter(at time.Time, op *Operation) (g *Grant, declined bool, seq uint64, err error) {
+// Begin begins an operation. It returns the ticket in hand, nil if the rank has to ask. declined: the rank had a ticket
+// for another operation, number seq, and must tell the leader that it does not use it, before it asks.
+func (m *Machine) Begin(at time.Time, op *Operation) (t *Ticket, declined bool, seq uint64, err error) {
 	a := &m.ahead
 	m.port.mu.Lock()
 	defer m.port.mu.Unlock()
@@ -67,26 +65,26 @@ func (m *Machine) Enter(at time.Time, op *Operation) (g *Grant, declined bool, s
 	if op.Shape != nil {
 		a.forSig = op.Shape.Signature()
 	}
-	m.grant.Seq = op.Seq
-	g, declined, err = m.claim(at)
-	if a.waits = g == nil; a.waits {
+	m.ticket.Seq = op.Seq
+	t, declined, err = m.claim(at)
+	if a.waits = t == nil; a.waits {
 		m.declineOthers()
 	}
-	return g, declined, a.seq, err
+	return t, declined, a.seq, err
 }
 
-// Claim is Enter for a rank that has asked, and was woken by [Machine.Offer]. It returns nil if the leader has recalled
+// Claim is Begin for a rank that has asked, and was woken by [Machine.Offer]. It returns nil if the leader has recalled
 // the ticket.
-func (m *Machine) Claim(at time.Time) (g *Grant, declined bool, err error) {
+func (m *Machine) Claim(at time.Time) (t *Ticket, declined bool, err error) {
 	m.port.mu.Lock()
 	defer m.port.mu.Unlock()
-	g, declined, err = m.claim(at)
-	m.ahead.waits = g == nil
-	return g, declined, err
+	t, declined, err = m.claim(at)
+	m.ahead.waits = t == nil
+	return t, declined, err
 }
 
 // claim uses the ticket in hand if it is for this operation, and its planes are sound. The caller holds the lock.
-func (m *Machine) claim(at time.Time) (g *Grant, declined bool, err error) {
+func (m *Machine) claim(at time.Time) (t *Ticket, declined bool, err error) {
 	a := &m.ahead
 	if a.state != inHand {
 		return nil, false, nil
@@ -95,14 +93,14 @@ func (m *Machine) claim(at time.Time) (g *Grant, declined bool, err error) {
 	if a.seq != a.forSeq || a.sig != a.forSig {
 		return nil, true, nil
 	}
-	if g, err = m.read(at, a.body); err != nil {
+	if t, err = m.decode(at, a.body); err != nil {
 		return nil, false, err
 	}
-	if !m.sound(g.Use) {
+	if !m.stillValid(t.Use) {
 		return nil, true, nil
 	}
 	a.state = used
-	return g, false, nil
+	return t, false, nil
 }
 
 // answered notes that the rank has its answer.
@@ -112,14 +110,14 @@ func (m *Machine) answered() {
 	m.port.mu.Unlock()
 }
 
-// sound reports whether planes are in service, and no further than the ticket says, or shared with the ticket's circuits.
-// A ticket that lay here for a while may be of another time: a plane has failed since, or another controller has begun
+// stillValid reports whether planes are in service, and no further than the ticket says, or shared with the ticket's
+// circuits. A ticket that lay here for a while may be of another time: a plane has failed since, or another controller has begun
 // with later epochs. Then the leader decides again. A ticket with maps says where planes stand that others may have
 // moved.
-func (m *Machine) sound(use planeset.Set) bool {
+func (m *Machine) stillValid(use planeset.Set) bool {
 	for j := range use.Each() {
 		epoch, ports, err := m.view.State(j)
-		want, moved := &m.grant.Planes[j], m.grant.Flags&ticket.Maps != 0
+		want, moved := &m.ticket.Planes[j], m.ticket.Flags&ticket.Maps != 0
 		later := int32(epoch-want.Epoch) > 0
 		if err != nil || later && (!m.shares() || !m.holds(ports, want)) ||
 			!moved && (m.now[j].Epoch != want.Epoch || m.now[j].Hash != want.Hash) {
@@ -129,48 +127,14 @@ func (m *Machine) sound(use planeset.Set) bool {
 	return true
 }
 
-// InHand reports whether the grant came ahead.
-func (g *Grant) InHand() bool { return g.Flags&ticket.Ahead != 0 }
+// CameAhead reports whether the ticket went out before the rank asked.
+func (t *Ticket) CameAhead() bool { return t.Flags&ticket.Ahead != 0 }
 
-// Answer returns the message by which a rank tells its leader whether it uses a ticket ahead.
-func Answer(seq uint64, used bool) control.Message {
+// AnswerRecall returns the message by which a rank tells its leader whether it uses a ticket ahead.
+func AnswerRecall(seq uint64, used bool) control.Message {
 	m := control.Message{Kind: control.MsgRecalled, Seq: seq}
 	if used {
 		m.Arg = 1
 	}
 	return m
-}
-
-// HandleAhead makes ranks take and give back tickets that go out ahead.
-func HandleAhead(c *comm.Core) {
-	c.Handle(control.MsgTicket, func(m *control.Message) {
-		sig, ahead := ticket.IsAhead(m.Body)
-		if p := Of(c); ahead && p != nil {
-			wake, declined := p.Offer(m.Seq, sig, m.Body)
-			if declined {
-				p.tell(Answer(m.Seq, false))
-			}
-			if !wake {
-				return
-			}
-		}
-		c.ToCall(m)
-	})
-	c.Handle(control.MsgRecall, func(m *control.Message) {
-		if p := Of(c); p != nil {
-			p.tell(Answer(m.Seq, p.Recall(m.Seq)))
-		}
-	})
-}
-
-// tell sends a message to the leader. It does not block: at the leader, the goroutine that handles the message may be
-// the one that sends it.
-func (p *Planes) tell(m control.Message) {
-	go func() { _ = p.c.Star.ToLeader(&m) }() // a leader that cannot be reached has ended the communicator
-}
-
-// decline tells the leader that this rank does not use a ticket, before it asks for something else.
-func (p *Planes) decline(seq uint64) error {
-	m := Answer(seq, false)
-	return p.c.Star.ToLeader(&m)
 }

@@ -39,7 +39,7 @@ type Config struct {
 
 // Machine decides a rank's side of operations on planes with circuits, in this order for each operation:
 //
-//	Enter, or Ask -> Take; Settle until the planes have reached the ticket's states -> Overlay for each move -> Done
+//	Begin, or Ask -> Take; Settle until the planes have reached the ticket's states -> Overlay for each move -> Done
 //
 // It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
 // this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
@@ -52,7 +52,7 @@ type Machine struct {
 	now  []ticket.Plane // epoch and map in which this communicator's operations leave each plane
 	base []uint32       // each plane's epoch when the operation in progress began
 
-	grant    Grant        // of the operation in progress, or of the last one
+	ticket   Ticket       // of the operation in progress, or of the last one
 	deadline time.Time    // of its ticket
 	taken    time.Time    // when the ticket arrived
 	unknown  planeset.Set // planes that have not been seen in the ticket's states
@@ -84,8 +84,8 @@ func (m *Machine) Base() []uint32 { return m.base }
 // do not wait for the last reconfiguration of a plan. The caller must not change the result.
 func (m *Machine) Now() []ticket.Plane { return m.now }
 
-// Granted returns the grant of the operation in progress, or of the last one.
-func (m *Machine) Granted() *Grant { return &m.grant }
+// Ticket returns the ticket of the operation in progress, or of the last one.
+func (m *Machine) Ticket() *Ticket { return &m.ticket }
 
 // Reached reports whether a plane has reached the state in which operations leave it, or a later one.
 func (m *Machine) Reached(plane int) (bool, error) {
@@ -93,9 +93,9 @@ func (m *Machine) Reached(plane int) (bool, error) {
 	return int32(epoch-m.now[plane].Epoch) >= 0, err
 }
 
-// Ask begins an operation. It returns the request to the leader, whose body is valid until Done.
+// Ask returns the request for a ticket, whose body is valid until Done.
 func (m *Machine) Ask(at time.Time, op *Operation) control.Message {
-	m.grant.Seq, m.deadline = op.Seq, at.Add(m.cfg.Timeout)
+	m.ticket.Seq, m.deadline = op.Seq, at.Add(m.cfg.Timeout)
 	if !op.Deadline.IsZero() && op.Deadline.Before(m.deadline) {
 		m.deadline = op.Deadline
 	}
@@ -126,26 +126,26 @@ func (m *Machine) Overdue(at time.Time, op *Operation) error {
 }
 
 // Take reads and checks the ticket of the operation in progress.
-func (m *Machine) Take(at time.Time, body []byte) (*Grant, error) {
+func (m *Machine) Take(at time.Time, body []byte) (*Ticket, error) {
 	m.answered()
-	return m.read(at, body)
+	return m.decode(at, body)
 }
 
-func (m *Machine) read(at time.Time, body []byte) (g *Grant, err error) {
-	g = &m.grant
-	if g.Plan, err = ticket.Decode(body, &g.Ticket); err != nil {
+func (m *Machine) decode(at time.Time, body []byte) (t *Ticket, err error) {
+	t = &m.ticket
+	if t.Holds, err = ticket.Decode(body, &t.Ticket); err != nil {
 		return nil, err
 	}
-	bad := len(g.Planes) != len(m.now)
-	for j := range g.Use.Each() {
-		bad = bad || g.Flags&ticket.Maps != 0 && len(g.Planes[j].Maps) != len(m.cfg.Places.Ports())
+	bad := len(t.Planes) != len(m.now)
+	for j := range t.Use.Each() {
+		bad = bad || t.Flags&ticket.Maps != 0 && len(t.Planes[j].Maps) != len(m.cfg.Places.Ports())
 	}
 	if bad {
 		return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage,
-			len(g.Planes), len(m.now))
+			len(t.Planes), len(m.now))
 	}
-	m.taken, m.unknown = at, g.Use
-	return g, nil
+	m.taken, m.unknown = at, t.Use
+	return t, nil
 }
 
 // failureGrace is how long a rank may still see the failure of a plane that the leader has already been granted again.
@@ -155,9 +155,9 @@ const failureGrace = time.Second
 // Settle adopts the planes' states in the ticket, and reports whether the planes have reached them; false: they may
 // still do so. A plane may already be further on, by a switch of this operation in which the rank takes no part.
 func (m *Machine) Settle(at time.Time) (bool, error) {
-	moved, waited := m.grant.Flags&ticket.Maps != 0, at.Sub(m.taken)
+	moved, waited := m.ticket.Flags&ticket.Maps != 0, at.Sub(m.taken)
 	for j := range m.unknown.Each() {
-		want := &m.grant.Planes[j]
+		want := &m.ticket.Planes[j]
 		if moved {
 			m.now[j] = *want
 		}
@@ -193,8 +193,8 @@ func (m *Machine) check(plane int, want *ticket.Plane) (epoch uint32, err error)
 	return epoch, err
 }
 
-// shares reports whether other communicators may move the planes of the grant.
-func (m *Machine) shares() bool { return m.grant.Flags&ticket.Shared != 0 }
+// shares reports whether other communicators may move the planes of the ticket.
+func (m *Machine) shares() bool { return m.ticket.Flags&ticket.Shared != 0 }
 
 // holds reports whether a plane's map of ports has the circuits of a ticket.
 func (m *Machine) holds(ports circuit.Permutation, want *ticket.Plane) bool {
@@ -202,13 +202,13 @@ func (m *Machine) holds(ports circuit.Permutation, want *ticket.Plane) bool {
 	return m.ranks.Digest() == want.Hash
 }
 
-// Missed returns an error if a plane has made more moves than this operation makes, unless the plane is shared and has
-// the ticket's circuits. A rank that has not reached a controller for a while may have lost its planes to others. It
+// CheckMoves returns an error if a plane has made more moves than this operation makes, unless the plane is shared and
+// has the ticket's circuits. A rank that has not reached a controller for a while may have lost its planes to others. It
 // must not take their moves for its own.
-func (m *Machine) Missed(moves Movement) error {
-	for j := range m.grant.Use.Each() {
+func (m *Machine) CheckMoves(moves Movement) error {
+	for j := range m.ticket.Use.Each() {
 		epoch, ports, _ := m.view.State(j)
-		if m.shares() && m.holds(ports, &m.grant.Planes[j]) {
+		if m.shares() && m.holds(ports, &m.ticket.Planes[j]) {
 			continue
 		}
 		if n := moves.Switches(j); int32(epoch-m.base[j]) > int32(n) {
@@ -232,7 +232,7 @@ func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permuta
 // leader, whose body is valid until the next Ask. Rank 0 adds the planes' maps, which the leader gets only there.
 func (m *Machine) Done(moves Movement) control.Message {
 	m.Ended()
-	t := ticket.Ticket{Use: m.grant.Use, Planes: m.now}
+	t := ticket.Ticket{Use: m.ticket.Use, Planes: m.now}
 	for j := range t.Use.Each() {
 		if n := moves.Switches(j); n > 0 {
 			m.now[j] = ticket.At(m.now[j].Epoch+n, moves.Target(j, n))
@@ -245,5 +245,5 @@ func (m *Machine) Done(moves Movement) control.Message {
 		t.Flags |= ticket.Elsewhere
 	}
 	m.request = ticket.Append(m.request[:0], &t)
-	return control.Message{Kind: control.MsgDone, Seq: m.grant.Seq, Body: m.request}
+	return control.Message{Kind: control.MsgDone, Seq: m.ticket.Seq, Body: m.request}
 }

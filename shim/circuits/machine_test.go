@@ -171,7 +171,7 @@ func TestMissed(t *testing.T) {
 			t.Fatal(settled, err)
 		}
 		planes[0].epoch = epoch
-		if err := m.Missed(moves); (err != nil) != missed {
+		if err := m.CheckMoves(moves); (err != nil) != missed {
 			t.Errorf("epoch %d: %v", epoch, err)
 		}
 	}
@@ -203,8 +203,8 @@ func TestPredicted(t *testing.T) {
 	var stay circuits.Movement = circuits.ListedMaps{nil}
 	if n := testing.AllocsPerRun(100, func() {
 		m.Offer(9, op.Shape.Signature(), body)
-		g, declined, _, err := m.Enter(start, op)
-		if g == nil || declined || err != nil || !g.InHand() || g.Seq != 9 || g.Use != 1 {
+		g, declined, _, err := m.Begin(start, op)
+		if g == nil || declined || err != nil || !g.CameAhead() || g.Seq != 9 || g.Use != 1 {
 			t.Fatalf("%+v, declined %t, %v", g, declined, err)
 		}
 		if settled, err := m.Settle(start); !settled || err != nil {
@@ -241,7 +241,7 @@ func TestNotPredicted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, p, op, _ := predicted(t)
 			k.change(m, p, op)
-			g, declined, seq, err := m.Enter(start, op)
+			g, declined, seq, err := m.Begin(start, op)
 			if g != nil || declined != k.declined || declined && seq != 9 || err != nil {
 				t.Errorf("%+v, declined %t %d, %v", g, declined, seq, err)
 			}
@@ -273,7 +273,7 @@ func TestOfferWhileWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, _, op, _ := predicted(t)
 			m.Recall(9)
-			if g, declined, _, err := m.Enter(start, op); g != nil || declined || err != nil {
+			if g, declined, _, err := m.Begin(start, op); g != nil || declined || err != nil {
 				t.Fatalf("%+v, %t, %v", g, declined, err)
 			}
 			s := calls.Shape{Count: k.count}
@@ -296,7 +296,7 @@ func BenchmarkPredicted(b *testing.B) {
 	var stay circuits.Movement = circuits.ListedMaps{nil}
 	for b.Loop() {
 		m.Offer(9, op.Shape.Signature(), body)
-		_, _, _, _ = m.Enter(start, op)
+		_, _, _, _ = m.Begin(start, op)
 		_, _ = m.Settle(start)
 		m.Done(stay)
 	}
@@ -329,7 +329,7 @@ func TestSharedPlanes(t *testing.T) {
 			t.Fatal(settled, err)
 		}
 		planes[0].epoch, planes[0].ports = 9, k.later
-		if err := m.Missed(still); (err != nil) != k.fails {
+		if err := m.CheckMoves(still); (err != nil) != k.fails {
 			t.Errorf("%s: during the operation: %v", name, err)
 		}
 		take()

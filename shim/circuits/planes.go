@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"lightpath/collectives/transport"
-	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter/sequence"
 	"lightpath/shim/comm"
@@ -55,8 +54,8 @@ var ports struct {
 	at map[*endpoints.Controller]*Port
 }
 
-// enter makes the machine of a rank, at its port.
-func (p *Planes) enter(cfg Config) {
+// joinPort makes the machine of a rank, at its port.
+func (p *Planes) joinPort(cfg Config) {
 	ports.Lock()
 	defer ports.Unlock()
 	if ports.at == nil {
@@ -69,8 +68,8 @@ func (p *Planes) enter(cfg Config) {
 	p.Machine = NewMachine(cfg, p.switches)
 }
 
-// leave ends the machine's use of its port.
-func (p *Planes) leave() {
+// leavePort ends the machine's use of its port.
+func (p *Planes) leavePort() {
 	ports.Lock()
 	defer ports.Unlock()
 	if p.port.leave(p.Machine) {
@@ -113,9 +112,9 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 		p.Controller.Detach()
 		return err
 	}
-	p.switches = &Switches{Use: ocsctl.Use{Client: p.Controller, Holder: c.ID}, p: p}
-	p.enter(Config{Rank: c.Rank, Holder: c.ID, Places: p.Places, Planes: len(fab.Planes),
-		Timeout: c.Cfg.Timeout, Declined: func(seq uint64) { p.tell(Answer(seq, false)) },
+	p.switches = &Switches{p}
+	p.joinPort(Config{Rank: c.Rank, Holder: c.ID, Places: p.Places, Planes: len(fab.Planes),
+		Timeout: c.Cfg.Timeout, Declined: func(seq uint64) { p.tell(AnswerRecall(seq, false)) },
 		Contested: func() { p.tell(control.Message{Kind: control.MsgContested}) }})
 	recorder.Of(c).Planes = len(fab.Planes)
 	slot.Set(c, p)
@@ -150,7 +149,7 @@ func (p *Planes) Switches() *Switches { return p.switches }
 // Waiting returns what the planes of the operation in progress wait for, as far as the controller knows. It may block.
 func (p *Planes) Waiting() string {
 	var planes []string
-	for j := range p.grant.Use.Each() {
+	for j := range p.ticket.Use.Each() {
 		planes = append(planes, p.WaitingOn(j))
 	}
 	return strings.Join(planes, "; ")
@@ -212,7 +211,7 @@ func (p *Planes) Close() {
 	}
 	p.closed.Do(func() {
 		p.Controller.Watch(p, nil)
-		p.leave()
+		p.leavePort()
 		p.waking.Lock()
 		p.ended = true
 		p.waking.Unlock()
@@ -222,23 +221,29 @@ func (p *Planes) Close() {
 	})
 }
 
-// Switches lets a communicator move its planes by maps of ranks; see [circuit.Placement] for the circuits of other ports.
-type Switches struct {
-	ocsctl.Use
-	p *Planes
+// Switches lets a communicator move its planes by maps of ranks; see [circuit.Placement] for the circuits of other
+// ports. It implements [exec.Switch], and [View] for the machine.
+type Switches struct{ p *Planes }
+
+// Post implements [exec.Switch].
+func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	return s.p.Controller.Post(plane, epoch, s.p.c.ID, s.p.Overlay(plane, target))
+}
+
+// Poll implements [exec.Switch]. A refused post of this communicator is an error too.
+func (s *Switches) Poll(plane int) (epoch uint32, err error) {
+	if epoch, err = s.p.Controller.Poll(plane); err == nil {
+		err = s.p.Controller.Refused(plane, s.p.c.ID)
+	}
+	return epoch, err
 }
 
 // Waiting returns what a reconfiguration waits for.
 func (s *Switches) Waiting(plane int) string { return s.p.WaitingOn(plane) }
 
-// Post implements [exec.Switch].
-func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	return s.Use.Post(plane, epoch, s.p.Overlay(plane, target))
-}
-
 // State implements [View].
 func (s *Switches) State(plane int) (epoch uint32, ports circuit.Permutation, err error) {
-	st := s.Client.State(plane)
+	st := s.p.Controller.State(plane)
 	_, err = s.Poll(plane)
 	return st.Epoch, st.Map, err
 }

@@ -21,15 +21,15 @@ func (p *Planes) Initial(use planeset.Set) []circuit.Permutation {
 	return nil
 }
 
-// Obtain returns the plan that a grant names: a known plan, a plan derived here, or the leader's plan.
-func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
-	if a := p.Known.Lookup(g.Ticket.Plan); a != nil {
+// ObtainPlan returns the plan that a ticket names: a known plan, a plan derived here, or the leader's plan.
+func (p *Planes) ObtainPlan(t *Ticket, s calls.Shape) (*planning.Agreed, error) {
+	if a := p.Known.Lookup(t.Plan); a != nil {
 		return a, nil
 	}
-	if g.Flags&ticket.Chained != 0 {
-		return p.obtainChained(g, s)
+	if t.Flags&ticket.Chained != 0 {
+		return p.obtainChainedPlan(t, s)
 	}
-	f, err := p.Family(planning.ShapeOf(s), g.Use.Len(), p.Initial(g.Use))
+	f, err := p.Family(planning.ShapeOf(s), t.Use.Len(), p.Initial(t.Use))
 	if err != nil {
 		return nil, err
 	}
@@ -38,16 +38,16 @@ func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 		return nil, err
 	}
 	problem := job.Problem
-	a := &planning.Agreed{ID: g.Ticket.Plan, Problem: problem, StepOf: job.StepOf}
-	if g.Flags&ticket.Interim != 0 {
+	a := &planning.Agreed{ID: t.Plan, Problem: problem, StepOf: job.StepOf}
+	if t.Flags&ticket.Interim != 0 {
 		if plan, id, err := p.Interim(problem); err == nil && id == a.ID {
 			a.Plan = plan
 			p.Known.Remember(a)
 			return a, nil
 		}
 	}
-	if a.Plan, err = p.fetch(g); err == nil {
-		err = p.agree(a)
+	if a.Plan, err = p.fetchPlan(t); err == nil {
+		err = p.acceptPlan(a)
 	}
 	if err != nil {
 		return nil, err
@@ -56,13 +56,13 @@ func (p *Planes) Obtain(g *Grant, s calls.Shape) (*planning.Agreed, error) {
 	return a, nil
 }
 
-// fetch asks the leader for the plan that a grant names.
-func (p *Planes) fetch(g *Grant) (*plans.Plan, error) {
-	ask := control.Message{Kind: control.MsgPlanReq, Seq: g.Seq, Body: g.Ticket.Plan[:]}
+// fetchPlan asks the leader for the plan that a ticket names.
+func (p *Planes) fetchPlan(t *Ticket) (*plans.Plan, error) {
+	ask := control.Message{Kind: control.MsgPlanReq, Seq: t.Seq, Body: t.Plan[:]}
 	if err := p.c.Star.ToLeader(&ask); err != nil {
 		return nil, err
 	}
-	m, err := p.c.Await(control.MsgPlan, g.Seq)
+	m, err := p.c.Await(control.MsgPlan, t.Seq)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func (p *Planes) fetch(g *Grant) (*plans.Plan, error) {
 	return plan, nil
 }
 
-// agree checks a plan of the leader against its problem, and keeps it.
-func (p *Planes) agree(a *planning.Agreed) error {
+// acceptPlan checks a plan of the leader against its problem, and keeps it.
+func (p *Planes) acceptPlan(a *planning.Agreed) error {
 	err := plans.VerifyDigest(a.Problem, a.Plan)
 	if err == nil && a.Plan.Digest != hex.EncodeToString(a.ID[:]) {
 		err = plans.ErrDigest
@@ -90,10 +90,10 @@ func (p *Planes) badPlan(err error) error {
 	return fmt.Errorf("shim: rank %d: plan from rank 0: %w", p.c.Rank, err)
 }
 
-// obtainChained is Obtain for the plan of an iteration, which only the leader can make. Its problem begins and ends
-// where the plan does.
-func (p *Planes) obtainChained(g *Grant, s calls.Shape) (*planning.Agreed, error) {
-	plan, err := p.fetch(g)
+// obtainChainedPlan is [Planes.ObtainPlan] for the plan of an iteration, which only the leader can make. Its problem
+// begins and ends where the plan does.
+func (p *Planes) obtainChainedPlan(t *Ticket, s calls.Shape) (*planning.Agreed, error) {
+	plan, err := p.fetchPlan(t)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +101,6 @@ func (p *Planes) obtainChained(g *Grant, s calls.Shape) (*planning.Agreed, error
 	if err != nil {
 		return nil, p.badPlan(err)
 	}
-	a := &planning.Agreed{ID: g.Ticket.Plan, Plan: plan, Problem: job.Problem, StepOf: job.StepOf}
-	return a, p.agree(a)
+	a := &planning.Agreed{ID: t.Plan, Plan: plan, Problem: job.Problem, StepOf: job.StepOf}
+	return a, p.acceptPlan(a)
 }

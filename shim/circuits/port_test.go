@@ -54,7 +54,7 @@ func TestPort(t *testing.T) {
 	if wake, declined := a.Offer(3, s.Signature(), body); wake || declined {
 		t.Error(wake, declined)
 	}
-	if g, declined, _, err := b.Enter(start, op); g != nil || declined || err != nil {
+	if g, declined, _, err := b.Begin(start, op); g != nil || declined || err != nil {
 		t.Error(g, declined, err)
 	}
 	check("b asks", "a declines", "b waits")

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"lightpath/plans/circuit"
-	"lightpath/shim/comm"
 	"lightpath/shim/control"
 )
 
@@ -27,16 +26,4 @@ func (m *Machine) Prepare(body []byte) (move Move, ok bool) {
 	ok = control.DecodeStrict(body, &move) == nil && move.Plane >= 0 && move.Plane < len(m.now) &&
 		move.Target.Validate(m.cfg.Places.Size()) == nil
 	return move, ok
-}
-
-// HandlePrepare makes ranks agree to moves of their leader.
-func HandlePrepare(c *comm.Core) {
-	c.Handle(control.MsgPrepare, func(q *control.Message) {
-		if p := Of(c); p != nil {
-			if m, ok := p.Prepare(q.Body); ok {
-				// If the post fails, the plane has failed, and the leader sees that.
-				_ = p.switches.Use.Post(m.Plane, m.Epoch, m.Target)
-			}
-		}
-	})
 }

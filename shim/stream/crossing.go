@@ -278,9 +278,9 @@ func (x *crossing) cross() error {
 }
 
 // Bind implements [circuits.Executor]. From where they stand, the planes move through the script's maps.
-func (x *crossing) Bind(g *circuits.Grant) (circuits.Movement, error) {
+func (x *crossing) Bind(g *circuits.Ticket) (circuits.Movement, error) {
 	c, p := x.in.c, circuits.Of(x.in.c)
-	if g.OnPackets() || g.Ticket.Plan != x.of.Plan.ID {
+	if g.OnPackets() || g.Plan != x.of.Plan.ID {
 		return nil, fmt.Errorf("shim: rank %d operation %d: the ticket is not for the plan that is on streams: %w",
 			c.Rank, g.Seq, errdefs.ErrInternal)
 	}

@@ -84,7 +84,7 @@ var mutants = []mutant{
 	{"hides that planes are shared", arbiterFile,
 		"t.Flags |= ticket.Shared", "t.Flags |= 0", true},
 	{"takes others' moves of shared planes for its own", rankFile,
-		"if m.shares() && m.holds(ports, &m.grant.Planes[j]) {", "if len(ports) < 0 {", true},
+		"if m.shares() && m.holds(ports, &m.ticket.Planes[j]) {", "if len(ports) < 0 {", true},
 	{"removes circuits of those that share the plane", makingFile,
 		"to := pl.m\n", "to := circuit.AllDark(len(pl.m))\n", false},
 	{"grants shared planes without their circuits", makingFile,

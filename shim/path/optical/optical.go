@@ -97,7 +97,7 @@ func (o *Path) runCollective(s *session.Session, i int) error {
 }
 
 // Bind implements [circuits.Executor].
-func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
+func (x *collective) Bind(g *circuits.Ticket) (circuits.Movement, error) {
 	o, c := x.o, x.o.c
 	if g.OnPackets() {
 		if g.Flags&ticket.Always != 0 {
@@ -111,7 +111,7 @@ func (x *collective) Bind(g *circuits.Grant) (circuits.Movement, error) {
 		recorder.Of(c).Bound(x.ref.Flight, e, 0, false)
 		return nil, x.s.BindEntry(x.ref, nil)
 	}
-	plan, err := o.planes.Obtain(g, x.shape)
+	plan, err := o.planes.ObtainPlan(g, x.shape)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (x *round) list(to []ticket.Message, messages []program.Message, past func(
 }
 
 // Bind implements [circuits.Executor].
-func (x *round) Bind(g *circuits.Grant) (circuits.Movement, error) {
+func (x *round) Bind(g *circuits.Ticket) (circuits.Movement, error) {
 	if g.OnPackets() {
 		return nil, x.s.BindMessages(x.o.c, x.first)
 	}
@@ -95,17 +95,17 @@ func (x *round) Drive() error { return x.s.Drive() }
 
 // program returns the program of this rank's messages under the plan of a grant. It begins with the planes' present
 // maps.
-func (x *round) program(g *circuits.Grant) (*program.Program, error) {
-	if sha256.Sum256(g.Plan) != g.Ticket.Plan {
+func (x *round) program(g *circuits.Ticket) (*program.Program, error) {
+	if sha256.Sum256(g.Holds) != g.Plan {
 		return nil, fmt.Errorf("%w: the ticket of round %#x is of another plan", control.ErrMessage, x.number)
 	}
 	c, st, p := x.o.c, x.o.session, x.o.planes
-	key := exchangeKey{plan: g.Ticket.Plan, maps: ticket.Standing(p.Now(), g.Use), use: g.Use,
+	key := exchangeKey{plan: g.Plan, maps: ticket.Standing(p.Now(), g.Use), use: g.Use,
 		mine: digestMessages(st.Group.Sends, st.Group.Recvs)}
 	if known := x.table[key]; known != nil {
 		return known, nil
 	}
-	plan, err := ticket.DecodeHolds(g.Plan, c.Ranks, g.Use.Len())
+	plan, err := ticket.DecodeHolds(g.Holds, c.Ranks, g.Use.Len())
 	if err != nil {
 		return nil, err
 	}
