@@ -140,7 +140,8 @@ func TestInvariants(t *testing.T) {
 		},
 		notGranted: func(w *world, g *group) {
 			m := g.members[0]
-			w.ticket(m, &circuits.Ticket{Seq: m.asked.Seq, Ticket: ticket.Ticket{Use: 1 << 60, Planes: make([]ticket.Plane, 61)}})
+			sent := ticket.Ticket{Use: 1 << 60, Planes: make([]ticket.Plane, 61)}
+			w.ticket(m, &circuits.Ticket{Seq: m.asked.Seq, Ticket: sent})
 		},
 		returnsItself: func(w *world, _ *group) {
 			down := &news{fault: controller.ErrMoving}

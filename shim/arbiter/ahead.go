@@ -18,7 +18,7 @@ const GapHold = 10 * time.Second
 // ahead is the state of a ticket that has gone out before all ranks asked. docs/design/iteration-run.md has the
 // protocol.
 type ahead struct {
-	out       bool // ranks may use it, and the leader does not know which of them do
+	open      bool // ranks may use it, and the leader does not know which of them do
 	recalling bool // all ranks have been asked
 	ranks     []use
 	left      bool      // a rank has left the communicator: no more tickets ahead
@@ -64,7 +64,7 @@ func (m *Machine) issueAhead() (bool, error) {
 	m.fill(plan.ID, all, flags)
 	m.stage, m.done = running, 0
 	a := &m.ahead
-	a.out, a.recalling, a.ranks = true, false, append(a.ranks[:0], make([]use, m.cfg.Ranks)...)
+	a.open, a.recalling, a.ranks = true, false, append(a.ranks[:0], make([]use, m.cfg.Ranks)...)
 	m.act(Action{Kind: SendTicket, Rank: -1, Seq: w.seq, Body: ticket.AppendAhead(nil, &m.t, w.shape.Signature())})
 	after := GapHold
 	if m.wanted {
@@ -76,7 +76,7 @@ func (m *Machine) issueAhead() (bool, error) {
 
 // outOfOrder reports whether a rank has already asked for something else than the predicted operation.
 func (m *Machine) outOfOrder(next *work) bool {
-	for seq, w := range m.arrivals {
+	for seq, w := range m.wants {
 		for r := range w.here {
 			if w.here[r] && (seq != next.seq || w.shapes[r].Signature() != next.shape.Signature()) {
 				return true
@@ -88,7 +88,7 @@ func (m *Machine) outOfOrder(next *work) bool {
 
 // recall asks all ranks whether they use the ticket ahead.
 func (m *Machine) recall() {
-	if !m.ahead.out || m.ahead.recalling {
+	if !m.ahead.open || m.ahead.recalling {
 		return
 	}
 	m.ahead.recalling = true
@@ -96,29 +96,29 @@ func (m *Machine) recall() {
 	m.act(Action{Kind: SendRecall, Rank: -1, Seq: m.work.seq})
 }
 
-// recalled handles a rank's answer, also one without a question. Answers about past tickets come late.
-func (m *Machine) recalled(e *Event) error {
-	if !m.ahead.out || e.Seq != m.work.seq {
+// onRecalled handles a rank's answer, also one without a question. Answers about past tickets come late.
+func (m *Machine) onRecalled(e *Event) error {
+	if !m.ahead.open || e.Seq != m.work.seq {
 		return nil
 	}
 	how := unused
 	if e.OK {
 		how = inUse
 	}
-	return m.learn(e.Rank, how)
+	return m.noteUse(e.Rank, how)
 }
 
-// departed handles the end of a rank. All its calls have ended, and it makes no more.
-func (m *Machine) departed(e *Event) error {
+// onLeft handles the end of a rank. All its calls have ended, and it makes no more.
+func (m *Machine) onLeft(e *Event) error {
 	m.ahead.left = true
-	if !m.ahead.out {
+	if !m.ahead.open {
 		return nil
 	}
-	return m.learn(e.Rank, gone)
+	return m.noteUse(e.Rank, gone)
 }
 
-// learn notes what a rank does with the ticket ahead. When the leader knows of all ranks, it goes on.
-func (m *Machine) learn(rank int, how use) error {
+// noteUse notes what a rank does with the ticket ahead. When the leader knows of all ranks, it goes on.
+func (m *Machine) noteUse(rank int, how use) error {
 	a := &m.ahead
 	if a.ranks[rank] != inUse {
 		a.ranks[rank] = how
@@ -130,9 +130,9 @@ func (m *Machine) learn(rank int, how use) error {
 	if slices.Contains(a.ranks, unknown) {
 		return nil
 	}
-	a.out = false
+	a.open = false
 	if slices.Contains(a.ranks, inUse) {
-		return m.underWay()
+		return m.admitOthers()
 	}
 	m.iteration.misses++
 	if m.t.Flags&ticket.Maps != 0 { // no rank has taken its maps
@@ -141,9 +141,9 @@ func (m *Machine) learn(rank int, how use) error {
 	return m.resume()
 }
 
-// underWay continues an operation that some ranks have begun with the ticket ahead. The others get the same ticket if
-// they ask for the same call. They make no round with ranks that have begun.
-func (m *Machine) underWay() error {
+// admitOthers continues an operation that some ranks have begun with the ticket ahead. The others get the same ticket
+// if they ask for the same call. They make no round with ranks that have begun.
+func (m *Machine) admitOthers() error {
 	m.ahead.split = m.clock
 	r := &m.rounds
 	before := RoundNumber(m.work.seq, 0)
@@ -151,7 +151,7 @@ func (m *Machine) underWay() error {
 		m.closeRound()
 	}
 	r.closed = max(r.closed, before)
-	w := m.arrivals[m.work.seq]
+	w := m.wants[m.work.seq]
 	if w == nil {
 		return nil
 	}
@@ -187,9 +187,9 @@ func (m *Machine) join(rank int, s *calls.Shape) error {
 // resume goes on after work ahead that no rank has begun.
 func (m *Machine) resume() error {
 	m.stage, m.work = idle, work{}
-	for seq, w := range m.arrivals {
+	for seq, w := range m.wants {
 		if w.have == m.cfg.Ranks {
-			delete(m.arrivals, seq)
+			delete(m.wants, seq)
 			return m.begin(work{seq: seq, shape: w.shapes[0]})
 		}
 	}

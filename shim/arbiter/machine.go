@@ -58,7 +58,7 @@ type Machine struct {
 	book   Book
 	failed bool
 
-	arrivals  map[uint64]*arrivals
+	wants     map[uint64]*arrivals
 	rounds    rounds
 	iteration iteration
 	ahead     ahead
@@ -69,7 +69,7 @@ type Machine struct {
 
 	held      planeset.Set // granted
 	share     share
-	out       planeset.Set   // planes known to be out of service
+	down      planeset.Set   // planes known to be out of service
 	moved     planeset.Set   // held planes that may stand elsewhere than ranks know
 	waiting   planeset.Set   // planes with an Await action under way
 	since     time.Time      // of the grant
@@ -77,7 +77,7 @@ type Machine struct {
 	asking    bool           // the controller has not yet answered this machine's request
 	overdue   bool           // an operation has waited for the answer for too long
 	contested bool           // ranks that hold the planes may wait for the operation that comes next, or is under way
-	returns   bool           // the machine asks for the planes again as soon as it has given them back
+	asksAgain bool           // the machine asks for the planes again as soon as it has given them back
 	now       []ticket.Plane // epochs and maps that operations leave
 
 	t       ticket.Ticket // reused
@@ -116,8 +116,8 @@ func New(cfg Config, v View, b Book) *Machine {
 	planes := len(cfg.Site.Planes)
 	m := &Machine{
 		cfg: cfg, view: v, book: b,
-		arrivals: map[uint64]*arrivals{},
-		rounds:   rounds{rows: make([]*ticket.Row, cfg.Ranks)}, now: make([]ticket.Plane, planes),
+		wants:  map[uint64]*arrivals{},
+		rounds: rounds{rows: make([]*ticket.Row, cfg.Ranks)}, now: make([]ticket.Plane, planes),
 		t: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
 	}
 	if cfg.Repeats > 0 && !cfg.Site.Cfg.PlanCurrent {
@@ -139,7 +139,7 @@ func (m *Machine) Step(at time.Time, e *Event) []Action {
 	if m.failed {
 		return nil
 	}
-	if err := m.take(e); err != nil {
+	if err := m.handle(e); err != nil {
 		m.failed = true
 		m.act(Action{Kind: Fail, Err: err})
 	}
@@ -153,54 +153,65 @@ func (m *Machine) send(rank int, seq uint64, t *ticket.Ticket, plan []byte) {
 	m.act(Action{Kind: SendTicket, Rank: rank, Seq: seq, Body: append(ticket.Append(nil, t), plan...)})
 }
 
-func (m *Machine) take(e *Event) error {
+// handle calls the function of the event's kind.
+func (m *Machine) handle(e *Event) error {
 	switch e.Kind {
 	case Want:
-		return m.want(e)
+		return m.onWant(e)
 	case Done:
-		return m.ended(e)
+		return m.onDone(e)
 	case Row:
-		return m.post(e)
+		return m.onRow(e)
 	case PlanLack:
-		body, err := m.book.Encoded(e.Plan)
-		if err != nil {
-			return fmt.Errorf("shim: plan for rank %d: %w", e.Rank, err)
-		}
-		m.act(Action{Kind: SendPlan, Rank: e.Rank, Seq: e.Seq, Body: body})
-		return nil
+		return m.onPlanLack(e)
 	case Granted:
-		return m.granted(e)
+		return m.onGranted(e)
 	case Reached:
-		return m.reached(e)
+		return m.onReached(e)
+	case Expired:
+		return m.onExpired(e)
 	case Recalled:
-		return m.recalled(e)
+		return m.onRecalled(e)
 	case Left:
-		return m.departed(e)
+		return m.onLeft(e)
 	case Wanted:
-		m.asked(e)
-		return nil
+		m.onWanted(e)
 	case Contested:
-		m.contest()
-		return nil
+		m.onContested()
 	case Next:
-		return m.comesNext()
+		return m.onNext()
 	}
-	if e.Timer == RoundTimer {
-		m.expireRound()
+	return nil
+}
+
+// onPlanLack sends a rank the plan that it lacks.
+func (m *Machine) onPlanLack(e *Event) error {
+	body, err := m.book.Encoded(e.Plan)
+	if err != nil {
+		return fmt.Errorf("shim: plan for rank %d: %w", e.Rank, err)
+	}
+	m.act(Action{Kind: SendPlan, Rank: e.Rank, Seq: e.Seq, Body: body})
+	return nil
+}
+
+// onExpired handles a timer that has expired.
+func (m *Machine) onExpired(e *Event) error {
+	switch {
+	case e.Timer == RoundTimer:
+		m.roundExpired()
 		return nil
-	}
-	if m.stage == acquiring {
+	case m.stage == acquiring:
 		return m.waitedLong()
 	}
 	return m.releaseIdle()
 }
 
-// want handles a rank's request for the ticket of a collective.
-func (m *Machine) want(e *Event) error {
-	w := m.arrivals[e.Seq]
+// onWant handles a rank's request for the ticket of a collective.
+func (m *Machine) onWant(e *Event) error {
+	w := m.wants[e.Seq]
 	if w == nil {
 		w = &arrivals{shapes: make([]calls.Shape, m.cfg.Ranks), here: make([]bool, m.cfg.Ranks)}
-		m.arrivals[e.Seq] = w
+		m.wants[e.Seq] = w
 	}
 	if w.here[e.Rank] {
 		return fmt.Errorf("%w: rank %d wants operation %d twice", control.ErrMessage, e.Rank, e.Seq)
@@ -214,15 +225,15 @@ func (m *Machine) want(e *Event) error {
 	}
 	w.have++
 	switch {
-	case m.stage == running && m.work.ahead && !m.ahead.out && e.Seq == m.work.seq: // others have begun
+	case m.stage == running && m.work.ahead && !m.ahead.open && e.Seq == m.work.seq: // others have begun
 		return m.join(e.Rank, &e.Shape)
 	case w.have < m.cfg.Ranks:
 		m.closeRound() // this rank will not join the round
 		return nil
-	case m.ahead.out: // resume goes on with it
+	case m.ahead.open: // resume goes on with it
 		return nil
 	}
-	delete(m.arrivals, e.Seq)
+	delete(m.wants, e.Seq)
 	return m.begin(work{seq: e.Seq, shape: e.Shape})
 }
 
@@ -235,7 +246,7 @@ func (m *Machine) begin(w work) error {
 	w.gap = m.iteration.begun(m.clock)
 	m.work = w
 	m.act(Action{Kind: StopTimer, Timer: IdleTimer})
-	return m.secure()
+	return m.obtainPlanes()
 }
 
 // decide answers the work after its planes have been obtained.
@@ -257,7 +268,7 @@ func (m *Machine) decideCollective() error {
 		use = (use & all).Usable(m.cfg.Site.Template.Circuits)
 	}
 	if use == 0 {
-		return m.onPackets(0)
+		return m.sendToPackets(0)
 	}
 	row, err := m.book.Row(s, use, m.initial(use))
 	if err != nil {
@@ -265,13 +276,13 @@ func (m *Machine) decideCollective() error {
 	}
 	switch {
 	case row.Small, row.Hopeless && use == all:
-		return m.onPackets(ticket.Always)
+		return m.sendToPackets(ticket.Always)
 	case row.Hopeless: // until more planes are back
-		return m.onPackets(0)
+		return m.sendToPackets(0)
 	}
 	plan, flags := m.best(&row, s, use)
 	if plan == nil {
-		return m.onPackets(0)
+		return m.sendToPackets(0)
 	}
 	return m.issue(plan, use, flags)
 }
@@ -297,18 +308,13 @@ func (m *Machine) initial(use planeset.Set) []circuit.Permutation {
 	return ticket.MapsOf(m.now, use)
 }
 
-// onPackets sends the operation to packet planes.
-func (m *Machine) onPackets(flags uint8) error {
+// sendToPackets sends the operation to packet planes.
+func (m *Machine) sendToPackets(flags uint8) error {
 	m.t.Flags, m.t.Version, m.t.Plan, m.t.Use = ticket.Packet|flags, m.book.Version(), planning.ID{}, 0
 	m.send(-1, m.work.seq, &m.t, nil)
-	m.rest()
-	return nil
-}
-
-// rest ends the work. After IdleHold the machine gives the held planes back.
-func (m *Machine) rest() {
 	m.finish()
 	m.linger()
+	return nil
 }
 
 // finish ends the work.
@@ -368,8 +374,8 @@ func (m *Machine) decideScripted() error {
 	return m.issue(p, m.held, 0)
 }
 
-// ended handles the end of an operation at a rank. All ranks leave the planes in the same state.
-func (m *Machine) ended(e *Event) error {
+// onDone handles the end of an operation at a rank. All ranks leave the planes in the same state.
+func (m *Machine) onDone(e *Event) error {
 	if m.stage != running || e.Seq != m.work.seq {
 		return fmt.Errorf("%w: rank %d has ended operation %#x, which is not under way", control.ErrMessage, e.Rank, e.Seq)
 	}
@@ -390,26 +396,26 @@ func (m *Machine) ended(e *Event) error {
 		m.ahead.elsewhere = false
 	}
 	m.ahead.elsewhere = m.ahead.elsewhere || e.Standing.Flags&ticket.Elsewhere != 0
-	if m.ahead.out {
+	if m.ahead.open {
 		if m.done == 1 {
 			m.act(Action{Kind: StopTimer, Timer: IdleTimer})
 		}
-		if err := m.learn(e.Rank, inUse); err != nil {
+		if err := m.noteUse(e.Rank, inUse); err != nil {
 			return err
 		}
 	}
 	if m.done < m.cfg.Ranks {
 		return nil
 	}
-	return m.endedEverywhere()
+	return m.allDone()
 }
 
-// endedEverywhere goes on after an operation that all ranks have ended.
-func (m *Machine) endedEverywhere() error {
+// allDone goes on after an operation that all ranks have ended.
+func (m *Machine) allDone() error {
 	if m.work.ahead {
 		m.iteration.hits++
-		m.ahead.out = false
-		delete(m.arrivals, m.work.seq) // of ranks that asked before they had the ticket
+		m.ahead.open = false
+		delete(m.wants, m.work.seq) // of ranks that asked before they had the ticket
 	}
 	m.finish()
 	if m.handsOver() {

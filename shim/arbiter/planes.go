@@ -16,10 +16,10 @@ var (
 	errUnknownMap = ocsctl.ErrUnknownMap
 )
 
-// secure makes the communicator hold the planes in service: the planes that it still holds, otherwise all available
-// planes. Between operations a failed plane loses no data, so secure leaves it out. Holding no plane is no error
-// either.
-func (m *Machine) secure() error {
+// obtainPlanes makes the communicator hold the planes in service: the planes that it still holds, otherwise all
+// available planes. Between operations a failed plane loses no data, so obtainPlanes leaves it out. Holding no plane is
+// no error either.
+func (m *Machine) obtainPlanes() error {
 	for j := range m.held.Each() {
 		if _, _, err := m.view.State(j); err != nil {
 			if err := m.drop(j, err); err != nil {
@@ -27,13 +27,13 @@ func (m *Machine) secure() error {
 			}
 		}
 	}
-	if !m.current() {
+	if !m.knowsEpochs() {
 		m.reload(m.held)
 	}
 	switch {
 	case m.held == 0:
 		return m.acquire()
-	case m.clock.Sub(m.since) > MaxHold && !m.keep():
+	case m.clock.Sub(m.since) > MaxHold && !m.keepsPlanes():
 		m.stage = releasing
 		m.awaitStanding(m.held)
 		return m.releaseHeld()
@@ -41,9 +41,9 @@ func (m *Machine) secure() error {
 	return m.decide()
 }
 
-// current reports whether every held plane has an epoch that this communicator has requested. A new controller that
+// knowsEpochs reports whether every held plane has an epoch that this communicator has requested. A new controller that
 // does not know its predecessor's exact state begins with an epoch beyond those.
-func (m *Machine) current() bool {
+func (m *Machine) knowsEpochs() bool {
 	for j := range m.held.Each() {
 		if epoch, _, _ := m.view.State(j); int32(epoch-m.now[j].Epoch) > 0 {
 			return false
@@ -91,8 +91,8 @@ func (m *Machine) giveBack() {
 		m.act(Action{Kind: Release, Planes: m.held})
 		m.held, m.wanted = 0, false
 	}
-	if m.returns {
-		m.returns = false
+	if m.asksAgain {
+		m.asksAgain = false
 		m.askAhead()
 	}
 }
@@ -126,7 +126,7 @@ func (m *Machine) abandoned() bool { return m.ahead.left && m.clock.Sub(m.since)
 // after a while, and at once while a request of an earlier operation is overdue.
 func (m *Machine) acquire() error {
 	m.stage = acquiring
-	m.request()
+	m.requestPlanes()
 	switch {
 	case m.work.shape.Scripted:
 	case m.overdue:
@@ -141,8 +141,8 @@ func (m *Machine) acquire() error {
 	return nil
 }
 
-// request requests all planes, unless an earlier request has no answer yet.
-func (m *Machine) request() {
+// requestPlanes requests all planes, unless an earlier request has no answer yet.
+func (m *Machine) requestPlanes() {
 	if !m.asking {
 		l := m.lease()
 		m.asking, m.share.lease = true, l.Shared
@@ -158,8 +158,8 @@ func (m *Machine) waitedLong() error {
 	return m.decide()
 }
 
-// granted handles a grant of the controller.
-func (m *Machine) granted(e *Event) error {
+// onGranted handles a grant of the controller.
+func (m *Machine) onGranted(e *Event) error {
 	m.asking, m.overdue = false, false
 	late := m.stage != acquiring
 	if !late {
@@ -182,13 +182,13 @@ func (m *Machine) granted(e *Event) error {
 	m.notice(m.held, nil)
 	m.reload(m.held)
 	if late {
-		return m.expect()
+		return m.issueExpected()
 	}
 	return m.decide()
 }
 
-// reached handles a plane that has reached its awaited state, or has failed before.
-func (m *Machine) reached(e *Event) error {
+// onReached handles a plane that has reached its awaited state, or has failed before.
+func (m *Machine) onReached(e *Event) error {
 	if !m.waiting.Has(e.Plane) {
 		return nil // the event belongs to an earlier stage
 	}
@@ -234,7 +234,7 @@ func (m *Machine) drop(j int, why error) error {
 func (m *Machine) notice(in planeset.Set, why error) {
 	all, planes := m.cfg.Site.All(), m.cfg.Site.Planes
 	out := all &^ in
-	for j := range (out &^ m.out).Each() {
+	for j := range (out &^ m.down).Each() {
 		reason := why
 		if _, _, err := m.view.State(j); err != nil {
 			reason = err
@@ -245,33 +245,33 @@ func (m *Machine) notice(in planeset.Set, why error) {
 		m.act(Action{Kind: Warn, Text: fmt.Sprintf("plane %s is out of service (%v); going on with %d of %d planes",
 			planes[j].Name, reason, in.Len(), all.Len())})
 	}
-	for j := range (m.out &^ out).Each() {
+	for j := range (m.down &^ out).Each() {
 		m.act(Action{Kind: Warn, Text: fmt.Sprintf("plane %s is back in service; going on with %d of %d planes",
 			planes[j].Name, in.Len(), all.Len())})
 	}
-	if in == 0 && m.out != out {
+	if in == 0 && m.down != out {
 		m.act(Action{Kind: Warn, Text: "no plane with circuits is in service; going on with packet planes"})
 	}
-	m.out = out
+	m.down = out
 }
 
 // TimedOut returns the error of a plane that does not reach its awaited state in time.
 func TimedOut(waiting string) error { return fmt.Errorf("%s: %w", waiting, errdefs.ErrTimeout) }
 
-// keep reports whether planes stay granted beyond MaxHold: all planes are held, operations repeat, and no other job
-// waits. With fewer planes, a new request may get the others.
-func (m *Machine) keep() bool {
+// keepsPlanes reports whether planes stay granted beyond MaxHold: all planes are held, operations repeat, and no other
+// job waits. With fewer planes, a new request may get the others.
+func (m *Machine) keepsPlanes() bool {
 	_, repeats := m.iteration.next()
 	return repeats && !m.wanted && m.held == m.cfg.Site.All()
 }
 
-// asked handles the news that another request waits for held planes, or that an operator has disabled one.
-func (m *Machine) asked(e *Event) {
+// onWanted handles the news that another request waits for held planes, or that an operator has disabled one.
+func (m *Machine) onWanted(e *Event) {
 	if m.held&e.Planes == 0 && !m.asking { // the news may come before the grant
 		return
 	}
 	m.wanted = true
-	if m.ahead.out && m.done == 0 && !m.ahead.recalling {
+	if m.ahead.open && m.done == 0 && !m.ahead.recalling {
 		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: m.patience()})
 	}
 }

@@ -27,8 +27,8 @@ const maxSkip = 1024
 // groups posted since the last of them, counted from 1.
 func RoundNumber(collectives uint64, posts uint32) uint64 { return collectives<<32 | uint64(posts) }
 
-// post handles a rank's group.
-func (m *Machine) post(e *Event) error {
+// onRow handles a rank's group.
+func (m *Machine) onRow(e *Event) error {
 	r := &m.rounds
 	if r.rows[e.Rank] != nil {
 		return fmt.Errorf("%w: rank %d posts round %d twice", control.ErrMessage, e.Rank, e.Seq)
@@ -37,7 +37,7 @@ func (m *Machine) post(e *Event) error {
 		m.closeRound() // a rank has gone past the open round
 	}
 	if e.Seq <= r.closed || r.have > 0 && e.Seq < r.open {
-		m.packets(e.Rank, e.Seq)
+		m.sendRowToPackets(e.Rank, e.Seq)
 		return nil
 	}
 	if r.have == 0 {
@@ -47,12 +47,12 @@ func (m *Machine) post(e *Event) error {
 	r.rows[e.Rank] = e.Row
 	r.have++
 	switch {
-	case e.Row.Packet, len(m.arrivals) > 0: // a rank that waits for the ticket of a collective does not post
+	case e.Row.Packet, len(m.wants) > 0: // a rank that waits for the ticket of a collective does not post
 		m.closeRound()
 	case r.have == len(r.rows):
 		m.act(Action{Kind: StopTimer, Timer: RoundTimer})
 		r.misses, r.skip = 0, 0
-		if m.ahead.out { // resume goes on with it
+		if m.ahead.open { // resume goes on with it
 			return nil
 		}
 		return m.completeRound()
@@ -63,8 +63,8 @@ func (m *Machine) post(e *Event) error {
 	return nil
 }
 
-// expireRound ends a round that has timed out.
-func (m *Machine) expireRound() {
+// roundExpired ends a round that has timed out.
+func (m *Machine) roundExpired() {
 	r := &m.rounds
 	if r.have == 0 {
 		return
@@ -86,7 +86,7 @@ func (m *Machine) closeRound() {
 	m.act(Action{Kind: StopTimer, Timer: RoundTimer})
 	for rank, row := range r.rows {
 		if row != nil {
-			m.packets(rank, r.open)
+			m.sendRowToPackets(rank, r.open)
 		}
 	}
 	m.clearRound()
@@ -98,8 +98,8 @@ func (m *Machine) clearRound() {
 	r.have, r.closed = 0, max(r.closed, r.open)
 }
 
-// packets sends a rank's group to packet planes.
-func (m *Machine) packets(rank int, number uint64) {
+// sendRowToPackets sends a rank's group to packet planes.
+func (m *Machine) sendRowToPackets(rank int, number uint64) {
 	m.send(rank, number, &ticket.Ticket{Flags: ticket.Packet, Planes: m.now}, nil)
 }
 
@@ -121,7 +121,8 @@ func (m *Machine) completeRound() error {
 func (m *Machine) decideRound() error {
 	if m.held == 0 {
 		m.closeRound()
-		m.rest()
+		m.finish()
+		m.linger()
 		return nil
 	}
 	plan, err := m.book.Demand(m.work.demand, ticket.MapsOf(m.now, m.held))
@@ -135,7 +136,8 @@ func (m *Machine) decideRound() error {
 	// A pair has no circuit, or the plan is too large for a message.
 	if plan == nil || len(holds) > int(control.MaxBody(control.MsgTicket))/2 {
 		m.closeRound()
-		m.rest()
+		m.finish()
+		m.linger()
 		return nil
 	}
 	if !m.permits(nil, m.held) {

@@ -29,7 +29,7 @@ type share struct {
 // moves circuits. Planes that others had before may get the plan's first maps with the grant.
 func (m *Machine) permits(p *planning.Agreed, use planeset.Set) bool {
 	s := &m.share
-	if constant(p) && (m.stands(p.Plan, use) || s.fresh && !s.lease) {
+	if isConstant(p) && (m.stands(p.Plan, use) || s.fresh && !s.lease) {
 		s.fresh = false
 		s.run++
 		return true
@@ -38,8 +38,8 @@ func (m *Machine) permits(p *planning.Agreed, use planeset.Set) bool {
 	return !s.lease
 }
 
-// constant reports whether an operation with a plan moves no circuit after its beginning.
-func constant(p *planning.Agreed) bool {
+// isConstant reports whether an operation with a plan moves no circuit after its beginning.
+func isConstant(p *planning.Agreed) bool {
 	return p != nil && p.Plan != nil && !slices.ContainsFunc(p.Plan.Planes, reconfigures)
 }
 
@@ -76,7 +76,7 @@ func (m *Machine) lease() ocsctl.Lease {
 	if next.demand != nil {
 		return l
 	}
-	if p, _, err := m.choose(next.shape, site.All()); err == nil && constant(p) {
+	if p, _, err := m.choose(next.shape, site.All()); err == nil && isConstant(p) {
 		l.Shared, l.Circuits = true, p.Plan.Initial
 	}
 	return l

@@ -111,9 +111,9 @@ func (m *Machine) answered() {
 }
 
 // stillValid reports whether planes are in service, and no further than the ticket says, or shared with the ticket's
-// circuits. A ticket that lay here for a while may be of another time: a plane has failed since, or another controller has begun
-// with later epochs. Then the leader decides again. A ticket with maps says where planes stand that others may have
-// moved.
+// circuits. A ticket that lay here for a while may be of another time: a plane has failed since, or another controller
+// has begun with later epochs. Then the leader decides again. A ticket with maps says where planes stand that others
+// may have moved.
 func (m *Machine) stillValid(use planeset.Set) bool {
 	for j := range use.Each() {
 		epoch, ports, err := m.view.State(j)

@@ -203,8 +203,8 @@ func (m *Machine) holds(ports circuit.Permutation, want *ticket.Plane) bool {
 }
 
 // CheckMoves returns an error if a plane has made more moves than this operation makes, unless the plane is shared and
-// has the ticket's circuits. A rank that has not reached a controller for a while may have lost its planes to others. It
-// must not take their moves for its own.
+// has the ticket's circuits. A rank that has not reached a controller for a while may have lost its planes to others.
+// It must not take their moves for its own.
 func (m *Machine) CheckMoves(moves Movement) error {
 	for j := range m.ticket.Use.Each() {
 		epoch, ports, _ := m.view.State(j)

@@ -22,7 +22,7 @@ const (
 	rankFile       = "shim/circuits/machine.go"
 	aheadFile      = "shim/arbiter/ahead.go"
 	rankAheadFile  = "shim/circuits/ahead.go"
-	orderFile      = "shim/arbiter/order.go"
+	turnsFile      = "shim/arbiter/turns.go"
 	shareFile      = "shim/arbiter/share.go"
 	makingFile     = "ocsctl/controller/making.go"
 	placementFile  = "plans/circuit/placement.go"
@@ -165,13 +165,13 @@ var mutants = []mutant{
 
 	{"gives planes back before all ranks have answered", aheadFile,
 		"if slices.Contains(a.ranks, unknown) {", "if false {", false},
-	{"sends a second ticket ahead with one number", orderFile,
+	{"sends a second ticket ahead with one number", turnsFile,
 		"w.seq > m.iteration.ahead && ", "", true},
 	{"loses the maps of a recalled ticket", aheadFile,
 		"m.moved |= m.t.Use", "m.moved |= 0", true},
 	{"declines no ticket of another communicator", portFile,
 		"o != m && a.state == inHand", "false && a.state == inHand", true},
-	{"gives planes back before they are prepared", orderFile,
+	{"gives planes back before they are prepared", turnsFile,
 		"m.now[j] = ticket.At(m.now[j].Epoch+1, to)", "m.now[j] = ticket.At(m.now[j].Epoch, to)", true},
 	{"does not recall tickets that others need", planesFile,
 		"m.recall()\n\tif m.stage != idle {", "if m.stage != idle {", true},

@@ -26,13 +26,13 @@ func (m *Machine) predicted() (work, bool) {
 	return w, ok && !o.round && w.seq > m.iteration.ahead && !m.ahead.left && m.ahead.skip == 0
 }
 
-// comesNext handles the news that an operation of this communicator comes next.
-func (m *Machine) comesNext() error {
+// onNext handles the news that an operation of this communicator comes next.
+func (m *Machine) onNext() error {
 	switch {
 	case m.stage != idle:
 		return nil
 	case m.held != 0:
-		return m.expect()
+		return m.issueExpected()
 	}
 	m.askAhead()
 	return nil
@@ -41,12 +41,12 @@ func (m *Machine) comesNext() error {
 // askAhead requests planes for the predicted operation, before ranks ask.
 func (m *Machine) askAhead() {
 	if _, ok := m.predicted(); ok && m.stage == idle && m.held == 0 && m.turn() == circuits.Ours {
-		m.request()
+		m.requestPlanes()
 	}
 }
 
-// expect sends the ticket ahead of the predicted operation on held planes. Without one they linger.
-func (m *Machine) expect() error {
+// issueExpected sends the ticket ahead of the predicted operation on held planes. Without one they linger.
+func (m *Machine) issueExpected() error {
 	if m.stage != idle {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (m *Machine) prepare(p *planning.Agreed) {
 // handsOver reports whether planes go back at once after an operation: another communicator comes next, or waits for
 // them and the next operation does not follow at once. Then this machine asks for them again.
 func (m *Machine) handsOver() bool {
-	m.returns = false
+	m.asksAgain = false
 	if _, ok := m.iteration.next(); !ok {
 		return false
 	}
@@ -92,8 +92,8 @@ func (m *Machine) handsOver() bool {
 	case circuits.Theirs:
 		return true
 	case circuits.Ours:
-		m.returns = m.wanted && m.iteration.gap() > IdleHold
-		return m.returns
+		m.asksAgain = m.wanted && m.iteration.gap() > IdleHold
+		return m.asksAgain
 	}
 	return false
 }
@@ -106,9 +106,9 @@ func (m *Machine) patience() time.Duration {
 	return IdleHold
 }
 
-// contest handles the news that ranks may hold the planes that wait for one of this communicator's ranks. If the ticket
-// that it declined is recalled, planes come soon.
-func (m *Machine) contest() {
+// onContested handles the news that ranks may hold the planes that wait for one of this communicator's ranks. If the
+// ticket that it declined is recalled, planes come soon.
+func (m *Machine) onContested() {
 	m.contested = true
 	if m.stage == acquiring && !m.work.shape.Scripted {
 		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: MaxHold})
