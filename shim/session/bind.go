@@ -32,8 +32,8 @@ func (r *Ref) shared() bool { return r.Entry != nil && r.Entry.Prog == nil }
 // onCircuits reports whether the task is on planes with circuits.
 func (r *Ref) onCircuits() bool { return r.Circuits || r.Entry != nil && r.Entry.Plan != nil }
 
-// Bind prepares the tasks of all calls of a communicator on the packet planes.
-func (s *Session) Bind(c *comm.Core) error {
+// BindAll prepares the tasks of all calls of a communicator, in shared memory or on the packet planes.
+func (s *Session) BindAll(c *comm.Core) error {
 	Of(c).Begin()
 	p2p := false
 	for i := range s.Calls {
@@ -42,7 +42,7 @@ func (s *Session) Bind(c *comm.Core) error {
 		case call.Kind.P2P():
 			p2p = true
 		default:
-			if err := s.BindPacket(c, i); err != nil {
+			if err := s.BindCollective(c, i); err != nil {
 				return err
 			}
 		}
@@ -63,8 +63,8 @@ func (s *Session) Restart(c *comm.Core) {
 	s.tasks, s.refs = s.tasks[:0], s.refs[:0]
 }
 
-// BindPacket prepares the task of collective i on the packet planes.
-func (s *Session) BindPacket(c *comm.Core, i int) error {
+// BindCollective prepares the task of collective i, in shared memory or on the packet planes.
+func (s *Session) BindCollective(c *comm.Core, i int) error {
 	call, st := &s.Calls[i], Of(c)
 	sh := calls.ShapeOf(call)
 	if call.Count == 0 {
@@ -102,7 +102,7 @@ func (s *Session) BindEntry(ref Ref, p *circuits.Planes) error {
 	if ref.shared() {
 		op := st.Op()
 		ref.BindOp(op, call)
-		return s.Engage(ref, op)
+		return s.BindEngine(ref, op)
 	}
 	send, recv := call.Extents()
 	k := &ref.Entry.Kernels
@@ -134,8 +134,8 @@ func (s *Session) bindTask(ref Ref, ec *exec.Call, traced, paced bool) error {
 	return nil
 }
 
-// Engage adds a task that an engine runs, for example an operation through shared memory.
-func (s *Session) Engage(ref Ref, x exec.Engine) error {
+// BindEngine adds a task that an engine runs, for example an operation through shared memory.
+func (s *Session) BindEngine(ref Ref, x exec.Engine) error {
 	c := ref.Comm
 	end := Of(c).Packet
 	if p := circuits.Of(c); p != nil && ref.onCircuits() {

@@ -124,7 +124,8 @@ func (s *Session) report(ref *Ref) {
 }
 
 // compareSends fails the communicator if a rank waits for a send that cannot come while this rank is in a collective.
-// Without a carrier, a group counts all its sends before its collectives begin. With one, its sends begin after them.
+// Without circuits, a group counts all its sends before its collectives begin. With circuits, its sends begin after
+// them.
 func (s *Session) compareSends(ref *Ref) {
 	st := Of(ref.Comm)
 	if err := stall.Unsent(ref.Comm, ref.Seq, s.Calls[ref.Call].String(), st.Pairs.Sent); err != nil {

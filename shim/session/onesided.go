@@ -18,26 +18,26 @@ import (
 func (s *Session) takeOneSided(group []calls.Call) {
 	for i := range group {
 		if group[i].Kind.OneSided() {
-			s.sided = append(s.sided, group[i])
+			s.oneSided = append(s.oneSided, group[i])
 		}
 	}
-	s.sidedFlights = slices.Grow(s.sidedFlights, len(s.sided))[:len(s.sided)]
-	clear(s.sidedFlights)
+	s.oneSidedFlights = slices.Grow(s.oneSidedFlights, len(s.oneSided))[:len(s.oneSided)]
+	clear(s.oneSidedFlights)
 	for i := range group {
 		if !group[i].Kind.OneSided() {
-			s.rest = append(s.rest, group[i])
+			s.others = append(s.others, group[i])
 		}
 	}
-	s.Calls = s.rest
+	s.Calls = s.others
 }
 
 // runOneSided runs s.sided. Calls of one communicator run in order. While one waits for signals, calls of other
 // communicators continue, since one thread may make the calls of all of them.
 func (s *Session) runOneSided() error {
 	err := s.tryOneSided()
-	for i := range s.sided {
-		if call := &s.sided[i]; call.Comm != nil && s.sidedFlights[i] != 0 {
-			recorder.Of(call.Comm).End(s.sidedFlights[i], recorder.Failed)
+	for i := range s.oneSided {
+		if call := &s.oneSided[i]; call.Comm != nil && s.oneSidedFlights[i] != 0 {
+			recorder.Of(call.Comm).End(s.oneSidedFlights[i], recorder.Failed)
 		}
 	}
 	return err
@@ -45,18 +45,18 @@ func (s *Session) runOneSided() error {
 
 // tryOneSided tries the calls of s.sided until all have completed. It clears Comm of each completed call.
 func (s *Session) tryOneSided() error {
-	left := len(s.sided)
+	left := len(s.oneSided)
 	var idle waiter
 	for {
 		before := left
 		for _, c := range s.Comms {
-			for i := range s.sided {
-				call := &s.sided[i]
+			for i := range s.oneSided {
+				call := &s.oneSided[i]
 				if call.Comm != c {
 					continue
 				}
-				if s.sidedFlights[i] == 0 {
-					s.sidedFlights[i] = recorder.Of(c).AddOneSided(call)
+				if s.oneSidedFlights[i] == 0 {
+					s.oneSidedFlights[i] = recorder.Of(c).AddOneSided(call)
 				}
 				done, err := onesided.Of(c).Try(call)
 				if err != nil {
@@ -65,7 +65,7 @@ func (s *Session) tryOneSided() error {
 				if !done {
 					break // later calls of the communicator wait too
 				}
-				recorder.Of(c).End(s.sidedFlights[i], recorder.Completed)
+				recorder.Of(c).End(s.oneSidedFlights[i], recorder.Completed)
 				call.Comm = nil
 				left--
 			}
@@ -88,8 +88,8 @@ func (s *Session) waitForSignals(idle *waiter) error {
 	idle.pause()
 	waited := idle.waited()
 	tell := idle.tell(waited)
-	for i := range s.sided {
-		call := &s.sided[i]
+	for i := range s.oneSided {
+		call := &s.oneSided[i]
 		if call.Comm == nil {
 			continue
 		}
@@ -97,13 +97,13 @@ func (s *Session) waitForSignals(idle *waiter) error {
 		if err := c.AsyncError(); err != nil {
 			return err
 		}
-		if s.sidedFlights[i] == 0 || !tell && waited < c.Cfg.Timeout {
+		if s.oneSidedFlights[i] == 0 || !tell && waited < c.Cfg.Timeout {
 			continue
 		}
 		have, err := onesided.Of(c).Have(int(call.Peer))
 		if err == nil {
-			recorder.Of(c).Stalled(s.sidedFlights[i], exec.Wait{Rank: c.Rank, Peer: int(call.Peer), Plane: -1, Done: int64(have),
-				Bytes: int64(call.Count)})
+			recorder.Of(c).Stalled(s.oneSidedFlights[i], exec.Wait{Rank: c.Rank, Peer: int(call.Peer), Plane: -1,
+				Done: int64(have), Bytes: int64(call.Count)})
 			if waited < c.Cfg.Timeout {
 				continue
 			}

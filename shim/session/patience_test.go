@@ -40,7 +40,7 @@ func TestPolicy(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &Session{Comms: tc.comms, refs: []Ref{{Entry: tc.entry}}}
-			s.policy()
+			s.setWaiting()
 			if o := &s.opts; o.Spin != tc.spin || o.Yield > 0 != tc.yields || o.Alone != tc.alone || o.Timeout != tc.timeout {
 				t.Errorf("%+v", o)
 			}

@@ -19,13 +19,13 @@ type Session struct {
 	Comms []*comm.Core // of the calls
 	Gate  exec.Gate    // holds messages back; nil: none
 
-	tasks []*exec.Task
-	refs  []Ref        // of tasks
-	sided []calls.Call // the one-sided calls
-	// sidedFlights holds their numbers in the flight recorder; 0: not begun.
-	sidedFlights []uint64
-	rest         []calls.Call // the other calls, if there are both
-	opts         exec.Options
+	tasks    []*exec.Task
+	refs     []Ref        // of tasks
+	oneSided []calls.Call // the one-sided calls
+	// oneSidedFlights holds their numbers in the flight recorder; 0: not begun.
+	oneSidedFlights []uint64
+	others          []calls.Call // the other calls, if there are both
+	opts            exec.Options
 }
 
 var pool = sync.Pool{New: func() any {
@@ -46,9 +46,9 @@ func (s *Session) Close() {
 	clear(s.Comms)
 	clear(s.tasks)
 	clear(s.refs)
-	clear(s.sided)
-	clear(s.rest)
-	s.sided, s.rest = s.sided[:0], s.rest[:0]
+	clear(s.oneSided)
+	clear(s.others)
+	s.oneSided, s.others = s.oneSided[:0], s.others[:0]
 	s.Calls, s.Comms, s.tasks, s.refs, s.Gate = nil, s.Comms[:0], s.tasks[:0], s.refs[:0], nil
 	s.opts.Deadline = time.Time{}
 	pool.Put(s)
@@ -73,15 +73,15 @@ func (s *Session) Run() error {
 		c.Turn.Lock()
 	}
 	defer s.unlock()
-	apart := false
+	onCircuits := false
 	for _, c := range s.Comms {
 		// Another thread may have failed or destroyed it while this thread waited for the lock.
 		if err := c.Sound(); err != nil {
 			return err
 		}
-		apart = apart || Of(c).Carrier != nil
+		onCircuits = onCircuits || Of(c).Optical != nil
 	}
-	if len(s.sided) > 0 {
+	if len(s.oneSided) > 0 {
 		if err := s.runOneSided(); err != nil {
 			return err
 		}
@@ -89,11 +89,11 @@ func (s *Session) Run() error {
 	switch {
 	case len(s.Calls) == 0:
 		return nil
-	case apart:
-		return s.runApart()
+	case onCircuits:
+		return s.runEachComm()
 	}
 	for _, c := range s.Comms {
-		if err := s.Bind(c); err != nil {
+		if err := s.BindAll(c); err != nil {
 			return err
 		}
 	}
@@ -106,11 +106,11 @@ func (s *Session) unlock() {
 	}
 }
 
-// runApart runs the calls of one communicator after another. A carrier may first wait for other ranks, and these may
-// first have to complete calls of other communicators.
-func (s *Session) runApart() error {
+// runEachComm runs the calls of each communicator on a goroutine of its own. An operation on circuits may first wait
+// for other ranks, and these may first have to complete calls of other communicators.
+func (s *Session) runEachComm() error {
 	if len(s.Comms) == 1 {
-		return s.runOf(s.Comms[0])
+		return s.runComm(s.Comms[0])
 	}
 	errs := make([]error, len(s.Comms))
 	var wg sync.WaitGroup
@@ -118,7 +118,7 @@ func (s *Session) runApart() error {
 		wg.Go(func() {
 			sub := New(s.Calls, c)
 			sub.opts.Deadline = s.opts.Deadline
-			errs[i] = sub.runOf(c)
+			errs[i] = sub.runComm(c)
 			sub.Close()
 		})
 	}
@@ -131,12 +131,12 @@ func (s *Session) runApart() error {
 	return nil
 }
 
-// runOf runs the calls of one communicator.
-func (s *Session) runOf(c *comm.Core) error {
-	if carrier := Of(c).Carrier; carrier != nil {
-		return carrier.Run(s)
+// runComm runs the calls of one communicator.
+func (s *Session) runComm(c *comm.Core) error {
+	if optical := Of(c).Optical; optical != nil {
+		return optical.Run(s)
 	}
-	if err := s.Bind(c); err != nil {
+	if err := s.BindAll(c); err != nil {
 		return err
 	}
 	return s.Drive()
@@ -148,20 +148,20 @@ func (s *Session) Drive() error {
 	if len(s.tasks) == 0 {
 		return nil
 	}
-	s.policy()
+	s.setWaiting()
 	s.opts.Yielder = Of(s.Comms[0]).Yielder()
 	err := exec.Run(s.tasks, &s.opts)
 	if err != nil {
 		return s.failed(err)
 	}
-	s.ended()
+	s.finish()
 	return nil
 }
 
-// policy sets how the session waits. A yield costs about 0.3 us if no other process wants the CPU, a wake-up 30 us. So
-// ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If ranks
+// setWaiting sets how the session waits. A yield costs about 0.3 us if no other process wants the CPU, a wake-up 30 us.
+// So ranks yield long before they sleep, also if each could have a CPU: the system may have put two on one. If ranks
 // outnumber CPUs, spinning delays the awaited rank, and so both.
-func (s *Session) policy() {
+func (s *Session) setWaiting() {
 	s.opts.Timeout, s.opts.Alone = 0, true
 	for _, c := range s.Comms {
 		if s.opts.Timeout == 0 || c.Cfg.Timeout < s.opts.Timeout {
@@ -191,8 +191,8 @@ func (s *Session) policy() {
 	}
 }
 
-// ended does the work after the tasks.
-func (s *Session) ended() {
+// finish does the work after the tasks.
+func (s *Session) finish() {
 	for i := range s.refs {
 		r := &s.refs[i]
 		if r.Entry != nil && r.Entry.Brings != nil {
@@ -213,13 +213,13 @@ func (s *Session) Try(c *comm.Core) (ended bool, err error) {
 		polls = min(st.Polls(), polls)
 	}
 	if ended, err = exec.Try(s.tasks, polls); ended {
-		s.ended()
+		s.finish()
 	}
 	st.Patience.Learn(polls, ended && polls == SpinLong)
 	return ended, err
 }
 
-// Abandon ends a group after an error of [Session.Bind] or [Session.Try].
+// Abandon ends a group after an error of [Session.BindAll] or [Session.Try].
 func (s *Session) Abandon(err error) error {
 	if len(s.tasks) == 0 {
 		return err

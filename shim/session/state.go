@@ -23,7 +23,7 @@ import (
 type State struct {
 	Packet   transport.Endpoint // of the packet planes
 	Arena    *sharedmem.Arena   // nil if the ranks share no memory
-	Carrier  Carrier            // of the communicator's calls; nil: packet planes and shared memory
+	Optical  OpticalPath        // nil: the communicator has no circuits
 	Shares   *shares.State      // of the packet planes; nil: they are always even
 	Programs dispatch.Table
 	Pairs    *exec.Pairs // of sends and receives
@@ -49,8 +49,8 @@ type Group struct {
 	Flight       uint64        // its number in the flight recorder
 }
 
-// Carrier runs the calls of a communicator with circuits.
-type Carrier interface {
+// OpticalPath runs the calls of a communicator with circuits. It is package path/optical, which is above this one.
+type OpticalPath interface {
 	// Run runs the session's calls of the communicator, whose turn is held.
 	Run(s *Session) error
 }

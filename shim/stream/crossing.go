@@ -278,13 +278,13 @@ func (x *crossing) cross() error {
 }
 
 // Bind implements [circuits.Executor]. From where they stand, the planes move through the script's maps.
-func (x *crossing) Bind(g *circuits.Ticket) (circuits.Movement, error) {
+func (x *crossing) Bind(t *circuits.Ticket) (circuits.Movement, error) {
 	c, p := x.in.c, circuits.Of(x.in.c)
-	if g.OnPackets() || g.Plan != x.of.Plan.ID {
+	if t.OnPackets() || t.Plan != x.of.Plan.ID {
 		return nil, fmt.Errorf("shim: rank %d operation %d: the ticket is not for the plan that is on streams: %w",
-			c.Rank, g.Seq, errdefs.ErrInternal)
+			c.Rank, t.Seq, errdefs.ErrInternal)
 	}
-	for j := range g.Use.Each() {
+	for j := range t.Use.Each() {
 		l := &x.lanes[j]
 		*l = crossingLane{epoch: p.Base()[j]}
 		x.maps[j] = x.of.Script.Configs[j]
@@ -293,8 +293,8 @@ func (x *crossing) Bind(g *circuits.Ticket) (circuits.Movement, error) {
 			l.epoch++
 		}
 	}
-	recorder.Of(c).Bound(x.ref.Flight, x.ref.Entry, g.Use, true)
-	return &x.maps, x.session.Engage(x.ref, x)
+	recorder.Of(c).Bound(x.ref.Flight, x.ref.Entry, t.Use, true)
+	return &x.maps, x.session.BindEngine(x.ref, x)
 }
 
 // Drive implements [circuits.Executor]. First it moves the planes that are not at the plan's first map.

@@ -94,7 +94,7 @@ const yieldAlone = 100
 // runsAlone reports whether a group of one call needs no session: a collective through shared memory.
 func runsAlone(c *calls.Call) bool {
 	st := session.Of(c.Comm)
-	return !c.Comm.NonBlocking && st.Carrier == nil && c.Options == (calls.Options{}) && st.InArena(c.Kind) && !c.IsCut()
+	return !c.Comm.NonBlocking && st.Optical == nil && c.Options == (calls.Options{}) && st.InArena(c.Kind) && !c.IsCut()
 }
 
 // runAlone runs a group of one collective through shared memory.
@@ -173,7 +173,7 @@ func poll(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 func wait(group []calls.Call, ref session.Ref, op *sharedmem.Op) error {
 	s := session.New(group, ref.Comm)
 	defer s.Close()
-	if err := s.Engage(ref, op); err != nil {
+	if err := s.BindEngine(ref, op); err != nil {
 		return err
 	}
 	return s.Drive()

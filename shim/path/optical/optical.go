@@ -18,7 +18,7 @@ import (
 	"lightpath/shim/ticket"
 )
 
-// Path is a rank's state of calls over circuits, a [session.Carrier]. The communicator's turn guards it.
+// Path is a rank's state of calls over circuits, a [session.OpticalPath]. The communicator's turn guards it.
 type Path struct {
 	c          *comm.Core
 	planes     *circuits.Planes
@@ -41,10 +41,10 @@ func Attach(c *comm.Core) {
 	}
 	o := &Path{c: c, planes: planes, session: session.Of(c), Packet: map[calls.Shape]bool{}}
 	slot.Set(c, o)
-	o.session.Carrier = o
+	o.session.Optical = o
 }
 
-// Run implements [session.Carrier]: it runs the calls of one communicator in their order, each under its ticket.
+// Run implements [session.OpticalPath]: it runs the calls of one communicator in their order, each under its ticket.
 func (o *Path) Run(s *session.Session) error {
 	for i := range s.Calls {
 		if call := &s.Calls[i]; call.Comm != o.c || call.Kind.P2P() {
@@ -82,7 +82,7 @@ func (o *Path) runCollective(s *session.Session, i int) error {
 	c, call := o.c, &s.Calls[i]
 	sh := calls.ShapeOf(call)
 	if call.Count == 0 || o.Packet[planning.ShapeOf(sh)] { // all ranks know that this shape needs no ticket
-		if err := s.BindPacket(c, i); err != nil {
+		if err := s.BindCollective(c, i); err != nil {
 			return err
 		}
 		return s.Drive()
@@ -97,10 +97,10 @@ func (o *Path) runCollective(s *session.Session, i int) error {
 }
 
 // Bind implements [circuits.Executor].
-func (x *collective) Bind(g *circuits.Ticket) (circuits.Movement, error) {
+func (x *collective) Bind(t *circuits.Ticket) (circuits.Movement, error) {
 	o, c := x.o, x.o.c
-	if g.OnPackets() {
-		if g.Flags&ticket.Always != 0 {
+	if t.OnPackets() {
+		if t.Flags&ticket.Always != 0 {
 			o.Packet[planning.ShapeOf(x.shape)] = true
 		}
 		e, err := o.session.PacketEntry(x.shape)
@@ -111,16 +111,16 @@ func (x *collective) Bind(g *circuits.Ticket) (circuits.Movement, error) {
 		recorder.Of(c).Bound(x.ref.Flight, e, 0, false)
 		return nil, x.s.BindEntry(x.ref, nil)
 	}
-	plan, err := o.planes.ObtainPlan(g, x.shape)
+	plan, err := o.planes.ObtainPlan(t, x.shape)
 	if err != nil {
 		return nil, err
 	}
-	e, err := o.entry(x.shape, plan, g.Use, o.planes.Now())
+	e, err := o.entry(x.shape, plan, t.Use, o.planes.Now())
 	if err != nil {
 		return nil, err
 	}
 	x.ref.Entry = e
-	recorder.Of(c).Bound(x.ref.Flight, e, g.Use, true)
+	recorder.Of(c).Bound(x.ref.Flight, e, t.Use, true)
 	return e.Prog, x.s.BindEntry(x.ref, o.planes)
 }
 

@@ -78,41 +78,41 @@ func (x *round) list(to []ticket.Message, messages []program.Message, past func(
 }
 
 // Bind implements [circuits.Executor].
-func (x *round) Bind(g *circuits.Ticket) (circuits.Movement, error) {
-	if g.OnPackets() {
+func (x *round) Bind(t *circuits.Ticket) (circuits.Movement, error) {
+	if t.OnPackets() {
 		return nil, x.s.BindMessages(x.o.c, x.first)
 	}
-	prog, err := x.program(g)
+	prog, err := x.program(t)
 	if err != nil {
 		return nil, err
 	}
-	recorder.Of(x.o.c).Bound(x.o.session.Group.Flight, nil, g.Use, true)
+	recorder.Of(x.o.c).Bound(x.o.session.Group.Flight, nil, t.Use, true)
 	return prog, x.s.BindRound(x.o.c, x.first, x.number, prog)
 }
 
 // Drive implements [circuits.Executor].
 func (x *round) Drive() error { return x.s.Drive() }
 
-// program returns the program of this rank's messages under the plan of a grant. It begins with the planes' present
+// program returns the program of this rank's messages under the plan of a ticket. It begins with the planes' present
 // maps.
-func (x *round) program(g *circuits.Ticket) (*program.Program, error) {
-	if sha256.Sum256(g.Holds) != g.Plan {
+func (x *round) program(t *circuits.Ticket) (*program.Program, error) {
+	if sha256.Sum256(t.Holds) != t.Plan {
 		return nil, fmt.Errorf("%w: the ticket of round %#x is of another plan", control.ErrMessage, x.number)
 	}
 	c, st, p := x.o.c, x.o.session, x.o.planes
-	key := exchangeKey{plan: g.Plan, maps: ticket.Standing(p.Now(), g.Use), use: g.Use,
+	key := exchangeKey{plan: t.Plan, maps: ticket.Standing(p.Now(), t.Use), use: t.Use,
 		mine: digestMessages(st.Group.Sends, st.Group.Recvs)}
 	if known := x.table[key]; known != nil {
 		return known, nil
 	}
-	plan, err := ticket.DecodeHolds(g.Holds, c.Ranks, g.Use.Len())
+	plan, err := ticket.DecodeHolds(t.Holds, c.Ranks, t.Use.Len())
 	if err != nil {
 		return nil, err
 	}
 	all := len(p.Planes)
 	prog, err := program.LowerExchange(program.ExchangeArgs{
-		Rank: c.Rank, Ranks: c.Ranks, Plan: g.Use.Spread(plan, all),
-		Current: g.Use.SpreadMaps(ticket.MapsOf(p.Now(), g.Use), all),
+		Rank: c.Rank, Ranks: c.Ranks, Plan: t.Use.Spread(plan, all),
+		Current: t.Use.SpreadMaps(ticket.MapsOf(p.Now(), t.Use), all),
 	}, st.Group.Sends, st.Group.Recvs)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives, planner %s: %w", c.Rank, plan.Planner, err)
@@ -124,7 +124,7 @@ func (x *round) program(g *circuits.Ticket) (*program.Program, error) {
 	st.Programs.TraceExchange(c, plan, prog)
 	c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of "+
 		"%d planes",
-		c.Rank, len(st.Group.Sends), len(st.Group.Recvs), plan.Planner, plan.CCTUS, prog.Operations(), g.Use.Len(), all)
+		c.Rank, len(st.Group.Sends), len(st.Group.Recvs), plan.Planner, plan.CCTUS, prog.Operations(), t.Use.Len(), all)
 	return prog, nil
 }
 

@@ -29,7 +29,7 @@ func (l *launch) try(comms []*comm.Core) (over bool) {
 	}
 	l.CopyOuts(0)
 	s := session.New(l.Calls, c)
-	if l.met = s.Bind(c); l.met == nil {
+	if l.met = s.BindAll(c); l.met == nil {
 		over, l.met = s.Try(c)
 	}
 	if !over {
