@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"lightpath/collectives/datatype"
-	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/shim/comm"
 	"lightpath/shim/log"
@@ -103,14 +102,7 @@ func (f *Recorder) closeProfiler() {
 // Profiled reports whether a profiler must be told of every operation as it begins.
 func (f *Recorder) Profiled() bool { return f.profiled.Load() }
 
-// began tells the profiler, if there is one, of an operation that has begun, with the messages of a group. The caller
-// holds f.mu. Hot path.
-func (f *Recorder) began(op *Operation, sends, recvs []program.Message) {
-	if f.profiler != nil {
-		f.profile(op, sends, recvs)
-	}
-}
-
+// profile tells the profiler of an operation that has begun, with the messages of a group. The caller holds f.mu.
 func (f *Recorder) profile(op *Operation, sends, recvs []program.Message) {
 	var all []Profiled
 	for way, list := range [2][]program.Message{sends, recvs} {
@@ -128,20 +120,6 @@ func (f *Recorder) profile(op *Operation, sends, recvs []program.Message) {
 		all = append(all, one)
 	}
 	f.profiler.Begin(op.Number, all)
-}
-
-// Observer returns the observer for the task that runs an operation's program, nil if no profiler wants to know what
-// happens on planes. Hot path.
-func (f *Recorder) Observer(number uint64, p *program.Program) exec.Observer {
-	if !f.profiled.Load() || p == nil {
-		return nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.profiler == nil || !f.profiler.Bind(number, p) {
-		return nil
-	}
-	return observer{f, number}
 }
 
 // observer passes on what a task does, until the profiler is closed.

@@ -98,7 +98,7 @@ func measure(t *testing.T) {
 		{"shared memory", "S", "arena", 12}, // the whole call
 		{"memory", "P", "inproc", 12},
 		{"tcp", "P", "tcp", 12},
-		{"circuits", "C", "circuits", 33},
+		{"circuits", "C", "circuits", 36},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			passed := traceRoad(t, c.path)
