@@ -25,19 +25,19 @@ func (t *Task) epoch(plane int, relative uint32) uint32 {
 	return relative
 }
 
-// settled reports whether the plane has the circuits of the stage. At the start of a program, a reconfiguration of the
-// previous operation may still be in progress.
-func (t *Task) settled(l *lane) (bool, error) {
+// hasCircuits reports whether the plane has the circuits of the stage. At the start of a program, a reconfiguration of
+// the previous operation may still be in progress.
+func (t *Task) hasCircuits(l *lane) (bool, error) {
 	epoch, err := t.call.OCS.Poll(l.id)
 	if err != nil {
 		return false, t.failPlane(l, err)
 	}
-	if int32(epoch-l.settle) < 0 {
-		t.hold(l, true)
+	if int32(epoch-l.awaitedEpoch) < 0 {
+		t.noteHold(l, true)
 		return false, nil
 	}
-	t.hold(l, false)
-	l.gated = false
+	t.noteHold(l, false)
+	l.awaitsCircuits = false
 	if t.tracing && l.posted != program.None {
 		t.events[l.posted].End = monotonic.Now()
 	}
@@ -60,15 +60,15 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		}
 		target := t.target(l.id, int(op.Config))
 		from := t.epoch(l.id, op.Epoch)
-		t.began(st.Reconf)
+		t.noteBegin(st.Reconf)
 		if err := t.call.OCS.Post(l.id, from, target); err != nil {
 			return false, t.failPlane(l, err)
 		}
-		l.settle, l.gated, l.posted = from+1, true, t.past+st.Reconf
+		l.awaitedEpoch, l.awaitsCircuits, l.posted = from+1, true, t.opsBefore+st.Reconf
 	}
 	t.complete(st.Reconf)
 	if t.tracing {
-		t.events[t.past+st.Reconf].End = 0 // settled sets it
+		t.events[t.opsBefore+st.Reconf].End = 0 // hasCircuits sets it
 	}
 	l.stage++
 	t.enterStage(l)
@@ -86,8 +86,8 @@ func (t *Task) drained(l *lane, op *program.Op) (bool, error) {
 	return ok, nil
 }
 
-// watch checks the planes in use for failures of their switches.
-func (t *Task) watch() error {
+// checkSwitches checks the planes in use for failures of their switches.
+func (t *Task) checkSwitches() error {
 	if t.call.OCS == nil {
 		return nil
 	}
@@ -104,5 +104,5 @@ func (t *Task) watch() error {
 
 func (t *Task) failPlane(l *lane, err error) error {
 	return fmt.Errorf("exec: rank %d plane %d epoch %d operation %d: %w",
-		t.prog.Rank, l.id, l.settle, t.call.Op, err)
+		t.prog.Rank, l.id, l.awaitedEpoch, t.call.Op, err)
 }

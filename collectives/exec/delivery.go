@@ -13,26 +13,26 @@ const early = 8
 // does not include the time until the other ranks made the call. It is 0 if the plane delivers nothing or
 // MeasureDelivery is off. The result is valid from the end of the task until the next Bind.
 func (t *Task) DeliveryTime(plane int) int64 {
-	if plane >= len(t.lanes) || t.lanes[plane].last == 0 {
+	if plane >= len(t.lanes) || t.lanes[plane].lastByte == 0 {
 		return 0
 	}
 	l := &t.lanes[plane]
-	return max(l.last-l.first+(l.first-t.first)/early, 1)
+	return max(l.lastByte-l.firstByte+(l.firstByte-t.firstByte)/early, 1)
 }
 
 // noteDelivery records progress of the receives on a lane.
 func (t *Task) noteDelivery(l *lane) {
-	if l.first != 0 && len(l.rx) > 0 {
+	if l.firstByte != 0 && len(l.rx) > 0 {
 		return
 	}
 	now := monotonic.Now()
-	if t.first == 0 {
-		t.first = now
+	if t.firstByte == 0 {
+		t.firstByte = now
 	}
-	if l.first == 0 {
-		l.first = now
+	if l.firstByte == 0 {
+		l.firstByte = now
 	}
 	if len(l.rx) == 0 {
-		l.last = now
+		l.lastByte = now
 	}
 }

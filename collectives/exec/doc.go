@@ -2,7 +2,7 @@
 //
 //   - [Run] drives tasks until they have finished (run.go). A [Task] is a program bound to a call (task.go).
 //   - poll.go and receive.go move frames, frame.go checks their headers.
-//   - share.go and steer.go forward frames of other ranks; barrier.go takes part in reconfigurations.
+//   - forward.go and steer.go forward frames of other ranks; barrier.go takes part in reconfigurations.
 //   - wait.go and trace.go report what a task waits for and what it has done.
 //
 // Layer: inside collectives. The package imports program, transport and wire. It makes no decisions: the

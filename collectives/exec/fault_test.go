@@ -112,7 +112,7 @@ func TestPoison(t *testing.T) {
 	errs := make(chan error)
 	go func() { errs <- Run(tm.tasks[:1], &Options{}) }()
 	poison.Store(&gone)
-	tm.tasks[0].lookup.Wake()
+	tm.tasks[0].endpoint.Wake()
 	if err := <-errs; !errors.Is(err, gone) {
 		t.Fatalf("got %v", err)
 	}

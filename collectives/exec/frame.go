@@ -8,8 +8,8 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// header sets the fields that all frames of a send share.
-func (t *Task) header(h *wire.Header, op *program.Op) {
+// setHeader sets the fields that all frames of a send share.
+func (t *Task) setHeader(h *wire.Header, op *program.Op) {
 	*h = wire.Header{
 		Comm: t.call.Comm, Op: t.call.Op, Step: uint32(op.Step), Epoch: t.frameEpoch(op),
 		Signature: t.prog.Signature, Src: uint16(t.prog.Rank), Dst: uint16(op.Peer), Plane: uint16(op.Plane),
@@ -35,15 +35,15 @@ func (t *Task) messageSignature(g []program.Segment) uint32 {
 	return program.Signature(uint64(t.prog.MsgBytes[g[0].Msg]), uint64(t.prog.MsgWhole[g[0].Msg]))
 }
 
-// check compares a frame with the next receive from its source. It returns false without an error if the frame belongs
-// to a later call of this rank; the frame then stays in the plane.
-func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int) (bool, error) {
+// checkFrame compares a frame with the next receive from its source. It returns false without an error if the frame
+// belongs to a later call of this rank; the frame then stays in the plane.
+func (t *Task) checkFrame(op *program.Op, id program.OpID, h *wire.Header, length int) (bool, error) {
 	wantOp, step, sig := t.call.Op, uint32(op.Step), t.prog.Signature
 	if t.prog.P2P {
 		wantOp, step, sig = pairBit|(t.recvBase[op.Peer]+uint64(op.Step)), 0, t.messageSignature(op.Dst)
 	}
 	if h.Comm != t.call.Comm {
-		return false, t.bad(op, h, ErrForeignFrame)
+		return false, t.badFrame(op, h, ErrForeignFrame)
 	}
 	if h.Op != wantOp {
 		switch {
@@ -51,45 +51,45 @@ func (t *Task) check(op *program.Op, id program.OpID, h *wire.Header, length int
 			// The frame belongs to a message and this call is a collective, or the reverse.
 			return false, nil
 		case h.Op < wantOp:
-			return false, t.bad(op, h, ErrSequence)
+			return false, t.badFrame(op, h, ErrSequence)
 		case t.prog.P2P:
 			// The expected message has no part on this plane, so its size differs.
-			return false, t.bad(op, h, ErrSignature)
+			return false, t.badFrame(op, h, ErrSignature)
 		}
 		return false, nil
 	}
-	left := op.Bytes - t.moved[id]
+	left := op.Bytes - t.bytesDone[id]
 	switch {
 	case h.Signature != sig:
-		return false, t.bad(op, h, ErrSignature)
+		return false, t.badFrame(op, h, ErrSignature)
 	case int32(h.Src) != op.Peer || int(h.Dst) != t.prog.Rank || int16(h.Plane) != op.Plane:
-		return false, t.bad(op, h, ErrForeignFrame)
+		return false, t.badFrame(op, h, ErrForeignFrame)
 	case h.Step != step:
-		return false, t.bad(op, h, ErrSequence)
+		return false, t.badFrame(op, h, ErrSequence)
 	case h.Epoch != t.frameEpoch(op):
-		return false, t.bad(op, h, ErrEpoch)
-	case h.Offset != uint64(op.Base+t.moved[id]) || int(h.Length) != length || int64(length) > left ||
-		length == 0 || (t.moved[id]+int64(length))%t.prog.ElemSize != 0:
-		return false, t.bad(op, h, ErrOffset)
+		return false, t.badFrame(op, h, ErrEpoch)
+	case h.Offset != uint64(op.Base+t.bytesDone[id]) || int(h.Length) != length || int64(length) > left ||
+		length == 0 || (t.bytesDone[id]+int64(length))%t.prog.ElemSize != 0:
+		return false, t.badFrame(op, h, ErrOffset)
 	}
 	return true, nil
 }
 
-// transit returns the index in l.fwd of the forward of a frame for another rank, or -1 if that is in a later stage or
+// forwardOf returns the index in l.fwd of the forward of a frame for another rank, or -1 if that is in a later stage or
 // call.
-func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
+func (t *Task) forwardOf(l *lane, h *wire.Header, length int) (int, error) {
 	first := &t.ops[l.fwd[0]]
 	if h.Comm != t.call.Comm {
-		return -1, t.bad(first, h, ErrForeignFrame)
+		return -1, t.badFrame(first, h, ErrForeignFrame)
 	}
 	if h.Op != t.call.Op {
 		if h.Op < t.call.Op {
-			return -1, t.bad(first, h, ErrSequence)
+			return -1, t.badFrame(first, h, ErrSequence)
 		}
 		return -1, nil
 	}
 	if h.Signature != t.prog.Signature {
-		return -1, t.bad(first, h, ErrSignature)
+		return -1, t.badFrame(first, h, ErrSignature)
 	}
 	for i, id := range l.fwd {
 		op := &t.ops[id]
@@ -98,17 +98,17 @@ func (t *Task) transit(l *lane, h *wire.Header, length int) (int, error) {
 		}
 		switch {
 		case h.Step != uint32(op.Step):
-			return -1, t.bad(op, h, ErrSequence)
+			return -1, t.badFrame(op, h, ErrSequence)
 		case h.Epoch != t.epoch(l.id, op.InEpoch):
-			return -1, t.bad(op, h, ErrEpoch)
-		case h.Offset != uint64(op.Base+t.moved[id]), int(h.Length) != length, length == 0,
-			int64(length) > op.Bytes-t.moved[id]:
-			return -1, t.bad(op, h, ErrOffset)
+			return -1, t.badFrame(op, h, ErrEpoch)
+		case h.Offset != uint64(op.Base+t.bytesDone[id]), int(h.Length) != length, length == 0,
+			int64(length) > op.Bytes-t.bytesDone[id]:
+			return -1, t.badFrame(op, h, ErrOffset)
 		}
 		return i, nil
 	}
 	if !t.forwardsLater(l, h) {
-		return -1, t.bad(first, h, ErrForeignFrame)
+		return -1, t.badFrame(first, h, ErrForeignFrame)
 	}
 	return -1, nil
 }
@@ -126,8 +126,8 @@ func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
 	return false
 }
 
-// bad returns an error that describes an unexpected frame.
-func (t *Task) bad(op *program.Op, h *wire.Header, err error) error {
+// badFrame returns an error that describes an unexpected frame.
+func (t *Task) badFrame(op *program.Op, h *wire.Header, err error) error {
 	if errors.Is(err, ErrSignature) && t.prog.P2P {
 		return fmt.Errorf("exec: message %d from rank %d to rank %d: rank %d receives %d bytes, rank %d sends another "+
 			"number (plane %d: %d bytes at offset %d of message %d): %w",
@@ -144,7 +144,7 @@ func (t *Task) bad(op *program.Op, h *wire.Header, err error) error {
 		h.Comm, h.Plane, h.Op&^pairBit, h.Step, h.Epoch, h.Offset, h.Length, err)
 }
 
-// fail adds rank and operation to an error of a plane.
-func (t *Task) fail(op *program.Op, err error) error {
-	return fmt.Errorf("exec: rank %d, %s: %w", t.prog.Rank, t.waiting(op), err)
+// failOp adds rank and operation to an error of a plane.
+func (t *Task) failOp(op *program.Op, err error) error {
+	return fmt.Errorf("exec: rank %d, %s: %w", t.prog.Rank, t.describe(op), err)
 }

@@ -4,11 +4,11 @@ import "lightpath/collectives/program"
 
 // bindGate counts the operations of each message in t.parts.
 func (t *Task) bindGate() {
-	t.parts = resize(t.parts, len(t.prog.MsgBytes))
-	clear(t.parts)
+	t.opsLeft = resize(t.opsLeft, len(t.prog.MsgBytes))
+	clear(t.opsLeft)
 	for i := range t.ops {
 		if m := messageOf(&t.ops[i]); m >= 0 {
-			t.parts[m]++
+			t.opsLeft[m]++
 		}
 	}
 }
@@ -26,16 +26,16 @@ func messageOf(op *program.Op) int32 {
 
 // isReady reports whether an operation has no incomplete dependencies and its gate is open.
 func (t *Task) isReady(id program.OpID) bool {
-	return t.waits[id] == 0 && (t.call.Gate == nil || t.call.Gate.Open(int(messageOf(&t.ops[id]))))
+	return t.depsLeft[id] == 0 && (t.call.Gate == nil || t.call.Gate.Open(int(messageOf(&t.ops[id]))))
 }
 
-// over calls Gate.Over after the last operation of a message.
-func (t *Task) over(id program.OpID) {
+// noteMessage calls Gate.Over after the last operation of a message.
+func (t *Task) noteMessage(id program.OpID) {
 	m := messageOf(&t.ops[id])
 	if m < 0 {
 		return
 	}
-	if t.parts[m]--; t.parts[m] == 0 {
+	if t.opsLeft[m]--; t.opsLeft[m] == 0 {
 		t.call.Gate.Over(int(m))
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"lightpath/collectives/transport"
 )
 
-// receiveAll serves every source with incomplete receives on the lane.
-func (t *Task) receiveAll(l *lane) (bool, error) {
+// receiveLane serves every source with incomplete receives on the lane.
+func (t *Task) receiveLane(l *lane) (bool, error) {
 	moved := false
 	for i := 0; i < len(l.rx); {
 		c := &l.rx[i]
@@ -16,9 +16,7 @@ func (t *Task) receiveAll(l *lane) (bool, error) {
 		}
 		moved = moved || m
 		if c.id == program.None {
-			last := len(l.rx) - 1
-			l.rx[i] = l.rx[last]
-			l.rx = l.rx[:last]
+			l.rx = remove(l.rx, i)
 			continue
 		}
 		i++
@@ -47,7 +45,7 @@ func (t *Task) receive(l *lane, c *chain) (bool, error) {
 			return moved, err
 		}
 		moved = true
-		if t.moved[c.id] += int64(took); t.moved[c.id] == op.Bytes {
+		if t.bytesDone[c.id] += int64(took); t.bytesDone[c.id] == op.Bytes {
 			t.complete(c.id)
 			*c = chain{id: t.prog.Next[c.id]}
 		}
@@ -59,15 +57,15 @@ func (t *Task) receive(l *lane, c *chain) (bool, error) {
 func (t *Task) take(plane transport.Plane, op *program.Op, c *chain) (int, error) {
 	h, payload, err := plane.Peek(int(op.Peer))
 	if err != nil {
-		return 0, t.fail(op, err)
+		return 0, t.failOp(op, err)
 	}
 	if h == nil {
 		return 0, nil
 	}
-	if ours, err := t.check(op, c.id, h, len(payload)); err != nil || !ours {
+	if ours, err := t.checkFrame(op, c.id, h, len(payload)); err != nil || !ours {
 		return 0, err
 	}
-	t.began(c.id)
+	t.noteBegin(c.id)
 	t.place(op, c, payload)
 	plane.Release(int(op.Peer))
 	return len(payload), nil
@@ -78,21 +76,21 @@ func (t *Task) take(plane transport.Plane, op *program.Op, c *chain) (int, error
 func (t *Task) land(plane transport.Lander, op *program.Op, c *chain) (int, error) {
 	h, err := plane.Head(int(op.Peer))
 	if err != nil {
-		return 0, t.fail(op, err)
+		return 0, t.failOp(op, err)
 	}
 	if h == nil {
 		return 0, nil
 	}
-	if ours, err := t.check(op, c.id, h, int(h.Length)); err != nil || !ours {
+	if ours, err := t.checkFrame(op, c.id, h, int(h.Length)); err != nil || !ours {
 		return 0, err
 	}
 	g := &op.Dst[c.seg]
 	n, err := plane.Land(int(op.Peer), t.bytes(g, c.off, int64(h.Length)))
 	if err != nil {
-		return 0, t.fail(op, err)
+		return 0, t.failOp(op, err)
 	}
 	if n > 0 {
-		t.began(c.id)
+		t.noteBegin(c.id)
 		c.advance(g, n)
 	}
 	return n, nil

@@ -58,18 +58,18 @@ func Run(tasks []*Task, o *Options) error {
 	}
 	d := driver{tasks: tasks, o: o}
 	for {
-		moved, err := d.round()
+		moved, err := d.pollAll()
 		if err == nil && !o.Deadline.IsZero() {
-			err = d.late()
+			err = d.checkDeadline()
 		}
 		switch {
 		case err != nil:
 		case d.first == len(d.tasks):
 			return nil
 		case moved:
-			d.moved()
+			d.noteProgress()
 		default:
-			err = d.rest()
+			err = d.pause()
 		}
 		if err != nil {
 			abandon(tasks)
@@ -97,7 +97,7 @@ func Try(tasks []*Task, rounds int) (ended bool, err error) {
 	}
 	d := driver{tasks: tasks}
 	for range rounds {
-		_, err := d.round()
+		_, err := d.pollAll()
 		if err != nil {
 			abandon(tasks)
 		}
@@ -116,7 +116,7 @@ func chainUp(tasks []*Task) error {
 		}
 		t.after = nil
 		for j := i - 1; j >= 0; j-- {
-			if tasks[j].lookup == t.lookup {
+			if tasks[j].endpoint == t.endpoint {
 				t.after = tasks[j]
 				break
 			}
@@ -139,8 +139,8 @@ type driver struct {
 	still, stalled, looked time.Time
 }
 
-// round polls every task that may run.
-func (d *driver) round() (bool, error) {
+// pollAll polls every task that may run.
+func (d *driver) pollAll() (bool, error) {
 	moved := false
 	for i := d.first; i < len(d.tasks); i++ {
 		t := d.tasks[i]
@@ -166,13 +166,13 @@ func (d *driver) round() (bool, error) {
 	return moved, nil
 }
 
-// rest spins, yields or blocks after a round without progress.
-func (d *driver) rest() error {
+// pause spins, yields or blocks after a round without progress.
+func (d *driver) pause() error {
 	d.idle++
 	if d.idle <= min(d.o.Spin, d.patience()) {
 		return nil
 	}
-	if err := d.watch(); err != nil {
+	if err := d.checkSwitches(); err != nil {
 		return err
 	}
 	if d.idle == d.o.Spin+1 {
@@ -202,21 +202,21 @@ func (d *driver) patience() int {
 	return d.o.Spin + d.o.Yield
 }
 
-// moved records progress.
-func (d *driver) moved() {
+// noteProgress records progress.
+func (d *driver) noteProgress() {
 	if d.idle > d.o.ShortSpin {
 		d.long++
 	}
 	d.idle, d.wait, d.blocks = 0, minWait, false
 }
 
-// watch checks the switches of all tasks for failures.
-func (d *driver) watch() error {
+// checkSwitches checks the switches of all tasks for failures.
+func (d *driver) checkSwitches() error {
 	for _, t := range d.tasks[d.first:] {
 		if t.remaining == 0 {
 			continue
 		}
-		if err := t.watch(); err != nil {
+		if err := t.checkSwitches(); err != nil {
 			t.err = err
 			return err
 		}
@@ -228,12 +228,12 @@ func (d *driver) watch() error {
 func (d *driver) block() error {
 	e, shared := d.endpoint()
 	armed := e.Arm()
-	moved, err := d.round()
+	moved, err := d.pollAll()
 	if err != nil || d.first == len(d.tasks) {
 		return err
 	}
 	if moved {
-		d.moved()
+		d.noteProgress()
 		return nil
 	}
 	switch {
@@ -247,12 +247,12 @@ func (d *driver) block() error {
 		e.Wait(armed, d.wait)
 		d.wait = min(2*d.wait, maxWait)
 	}
-	return d.expire(time.Now())
+	return d.checkTimeout(time.Now())
 }
 
-// expire ends the Run after Timeout and calls OnStall after StallAfter. Time in which this process was stopped does not
-// count: peers may have made progress, or may have been stopped too.
-func (d *driver) expire(now time.Time) error {
+// checkTimeout ends the Run after Timeout and calls OnStall after StallAfter. Time in which this process was stopped
+// does not count: peers may have made progress, or may have been stopped too.
+func (d *driver) checkTimeout(now time.Time) error {
 	if gap := now.Sub(d.looked); gap > absence {
 		d.still, d.stalled = d.still.Add(gap), d.stalled.Add(gap)
 	}
@@ -275,8 +275,8 @@ func (d *driver) expire(now time.Time) error {
 	return d.o.OnStall(d.tasks[d.first:])
 }
 
-// late returns an error if the deadline has passed.
-func (d *driver) late() error {
+// checkDeadline returns an error if the deadline has passed.
+func (d *driver) checkDeadline() error {
 	if d.first == len(d.tasks) || time.Now().Before(d.o.Deadline) {
 		return nil
 	}
@@ -297,9 +297,9 @@ func (d *driver) endpoint() (e interface {
 }, shared bool) {
 	first := d.current()
 	for _, t := range d.tasks[d.first+1:] {
-		if t.remaining != 0 && t.lookup != first.lookup {
-			return first.lookup, true
+		if t.remaining != 0 && t.endpoint != first.endpoint {
+			return first.endpoint, true
 		}
 	}
-	return first.lookup, false
+	return first.endpoint, false
 }

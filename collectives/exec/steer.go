@@ -14,47 +14,47 @@ import (
 // switching reports whether the task waits for a reconfiguration of a plane with kernel forwarding.
 func (t *Task) switching() bool {
 	for i := range t.lanes {
-		if l := &t.lanes[i]; l.steer != nil && l.gated && l.left > 0 {
+		if l := &t.lanes[i]; l.steer != nil && l.awaitsCircuits && l.opsLeft > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// advance completes forwards by the count of forwarded bytes. It sets l.limit, the last step of which this rank may
-// send.
-func (t *Task) advance(l *lane) (bool, error) {
+// countForwarded completes forwards by the count of forwarded bytes. It sets l.lastStep, the last step of which this
+// rank may send.
+func (t *Task) countForwarded(l *lane) (bool, error) {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
 	moved := false
-	for asked, seen := false, int64(0); l.next < len(st.TX); l.next++ {
-		id := st.TX[l.next]
+	for asked, seen := false, int64(0); l.nextForward < len(st.TX); l.nextForward++ {
+		id := st.TX[l.nextForward]
 		op := &t.ops[id]
 		if op.Kind != program.Forward {
 			continue
 		}
-		l.limit = op.Step
+		l.lastStep = op.Step
 		if !asked {
 			var err error
-			want := l.due
+			want := l.forwardDue
 			if len(l.tx) > 0 { // enough to raise the limit
-				want = l.passed + op.Bytes
+				want = l.forwarded + op.Bytes
 			}
 			if seen, err = l.steer.Transit(t.call.Comm, t.call.Op, want); err != nil {
-				return moved, t.fail(op, err)
+				return moved, t.failOp(op, err)
 			}
 			asked = true
 		}
-		if seen > l.passed {
-			t.began(id)
+		if seen > l.forwarded {
+			t.noteBegin(id)
 		}
-		if t.moved[id] = min(op.Bytes, max(seen-l.passed, 0)); t.moved[id] < op.Bytes {
+		if t.bytesDone[id] = min(op.Bytes, max(seen-l.forwarded, 0)); t.bytesDone[id] < op.Bytes {
 			return moved, nil
 		}
-		l.passed += op.Bytes
-		l.left--
+		l.forwarded += op.Bytes
+		l.opsLeft--
 		t.complete(id)
 		moved = true
 	}
-	l.limit = math.MaxInt32
+	l.lastStep = math.MaxInt32
 	return moved, nil
 }

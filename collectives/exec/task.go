@@ -103,27 +103,27 @@ func (p *Pairs) Received(rank int) uint64 { return p.recv[rank] }
 // Task runs a program for one call at a time. Its zero value is ready for Bind. Reuse a Task for later calls, so that
 // it allocates its state once. A Task belongs to one goroutine at a time.
 type Task struct {
-	call Call
-	prog *program.Program // program of the call, or of the present section
-	ops  []program.Op     // operations of prog, or of the present repetition
-	base []uint32         // by plane: epoch at the start of ops
-	past program.OpID     // number of operations of earlier sections and repetitions
-	// section and turn are the numbers of the present section and of its repetition. rep and room are memory for the
-	// operations and the next map of a repetition.
-	section, turn int
-	rep           program.Repetition
-	room          circuit.Permutation
-	planes        []transport.Plane
+	call      Call
+	prog      *program.Program // program of the call, or of the present section
+	ops       []program.Op     // operations of prog, or of the present repetition
+	base      []uint32         // by plane: epoch at the start of ops
+	opsBefore program.OpID     // number of operations of earlier sections and repetitions
+	// section and repetition are the numbers of the present section and of its repetition. repeated and mapRoom are memory
+	// for the operations and the next map of a repetition.
+	section, repetition int
+	repeated            program.Repetition
+	mapRoom             circuit.Permutation
+	planes              []transport.Plane
 	// By plane, nil if the plane does not implement the interface.
 	forwarders []transport.Forwarder
 	steerers   []transport.Steerer
 	landers    []transport.Lander
 	borrowers  []transport.Borrower
 
-	lookup    transport.Endpoint // endpoint of planes
+	endpoint  transport.Endpoint // endpoint of planes
 	regions   []Buffer           // the three buffers, then the messages
-	waits     []int32            // by operation: incomplete dependencies
-	moved     []int64            // by operation: bytes moved
+	depsLeft  []int32            // by operation: incomplete dependencies
+	bytesDone []int64            // by operation: bytes moved
 	ready     []program.OpID     // local operations without incomplete dependencies
 	local     chain              // the running local operation
 	lanes     []lane
@@ -135,34 +135,34 @@ type Task struct {
 	after              *Task // previous task of the same Run and endpoint
 	traced, tracing    bool  // by Trace; or for an observer
 	events             []Event
-	parts              []int32 // by message: incomplete operations; only with a gate
+	opsLeft            []int32 // by message: incomplete operations; only with a gate
 	measuring          bool
-	first              int64 // time of the first bytes on any plane; 0: none yet, or not measured
+	firstByte          int64 // time of the first bytes on any plane; 0: none yet, or not measured
 }
 
 // lane is the state of one plane.
 type lane struct {
-	id    int
-	steer transport.Steerer // nil if this rank forwards itself
-	tx    []txChain         // by destination: next send of the present stage
-	fwd   []program.OpID    // by flow: next forward of the present stage
-	rx    []chain           // by source: next receive
-	stage int
-	left  int32 // incomplete sends and forwards of the stage
-	owed  int   // frames to forward before the next send of this rank (see share)
-	limit int32 // last step of which this rank may send (see advance)
-	// Only if the kernel forwards: next is the index in Stage.TX of the next forward. passed is the number of bytes of
-	// complete forwards since the start of the program, and due that number at the end of the stage.
-	next        int
-	passed, due int64
-	// gated is set until the plane has reached epoch settle. The rank sends nothing meanwhile.
-	settle      uint32
-	gated       bool
-	held        bool         // the observer knows that the plane waits
-	posted      program.OpID // reconfiguration for which gated waits; index of events
-	finished    bool         // all of TX is complete, and all reconfigurations are posted
-	first, last int64        // times of the first and last bytes, 0 for none; see MeasureDelivery
-	lent        []loan       // sends whose payload the plane has not returned yet
+	id           int
+	steer        transport.Steerer // nil if this rank forwards itself
+	tx           []txChain         // by destination: next send of the present stage
+	fwd          []program.OpID    // by flow: next forward of the present stage
+	rx           []chain           // by source: next receive
+	stage        int
+	opsLeft      int32 // incomplete sends and forwards of the stage
+	forwardsOwed int   // frames to forward before the next send of this rank (see sendAndForward)
+	lastStep     int32 // last step of which this rank may send (see countForwarded)
+	// Only if the kernel forwards: nextForward is the index in Stage.TX of the next forward. forwarded is the number of
+	// bytes of complete forwards since the start of the program, and forwardDue that number at the end of the stage.
+	nextForward           int
+	forwarded, forwardDue int64
+	// awaitsCircuits is set until the plane has reached epoch awaitedEpoch. The rank sends nothing meanwhile.
+	awaitedEpoch        uint32
+	awaitsCircuits      bool
+	holdReported        bool         // the observer knows that the plane waits
+	posted              program.OpID // reconfiguration for which awaitsCircuits is set; index of events
+	finished            bool         // all of TX is complete, and all reconfigurations are posted
+	firstByte, lastByte int64        // times of the first and last bytes, 0 for none; see MeasureDelivery
+	lent                []loan       // sends whose payload the plane has not returned yet
 }
 
 // loan is a send of borrowed payload. It completes when the plane has returned payload up to mark.
@@ -191,7 +191,7 @@ func (t *Task) Bind(c Call) error {
 	if err := checkCall(&c); err != nil {
 		return err
 	}
-	t.call, t.prog, t.err, t.first = c, c.Program, nil, 0
+	t.call, t.prog, t.err, t.firstByte = c, c.Program, nil, 0
 	t.tracing = t.traced || c.Observer != nil
 	t.bindPlanes()
 	if c.Engine != nil {
@@ -217,7 +217,7 @@ func (t *Task) Bind(c Call) error {
 
 // begin prepares the call's program, or its first section.
 func (t *Task) begin() {
-	t.section, t.turn, t.past = 0, 0, 0
+	t.section, t.repetition, t.opsBefore = 0, 0, 0
 	t.ops = t.prog.Ops
 	t.lanes = resize(t.lanes, len(t.prog.Lanes))
 	for i := range t.lanes {
@@ -229,15 +229,15 @@ func (t *Task) begin() {
 	if t.prog.Sections != nil {
 		t.enterSection()
 	}
-	t.load()
-	t.proceed()
+	t.loadOps()
+	t.enterNext()
 }
 
-// proceed begins the next repetition or section after the present one is complete.
-func (t *Task) proceed() {
+// enterNext begins the next repetition or section after the present one is complete.
+func (t *Task) enterNext() {
 	sections := t.call.Program.Sections
 	for t.remaining == 0 && sections != nil {
-		next, turn := t.section, t.turn+1
+		next, turn := t.section, t.repetition+1
 		if turn == sections[next].Count {
 			next, turn = next+1, 0
 		}
@@ -247,10 +247,10 @@ func (t *Task) proceed() {
 		for j := range t.base {
 			t.base[j] += t.prog.Switches(j)
 		}
-		t.past += program.OpID(len(t.ops))
-		t.section, t.turn = next, turn
+		t.opsBefore += program.OpID(len(t.ops))
+		t.section, t.repetition = next, turn
 		t.enterSection()
-		t.load()
+		t.loadOps()
 	}
 }
 
@@ -258,20 +258,20 @@ func (t *Task) proceed() {
 func (t *Task) enterSection() {
 	s := &t.call.Program.Sections[t.section]
 	t.prog = s.Program
-	s.Repetition(t.turn, &t.rep)
-	t.ops = t.rep.Ops
+	s.Repetition(t.repetition, &t.repeated)
+	t.ops = t.repeated.Ops
 }
 
 // target returns the target map of a reconfiguration in the present repetition. It is valid until the next call.
 func (t *Task) target(plane, config int) circuit.Permutation {
-	if t.turn == 0 {
+	if t.repetition == 0 {
 		return t.prog.Configs[plane][config]
 	}
-	return t.call.Program.Sections[t.section].Map(plane, config, t.turn, &t.room)
+	return t.call.Program.Sections[t.section].Map(plane, config, t.repetition, &t.mapRoom)
 }
 
-// load prepares the operations of the present repetition.
-func (t *Task) load() {
+// loadOps prepares the operations of the present repetition.
+func (t *Task) loadOps() {
 	t.bindOps()
 	for i := range t.lanes {
 		t.loadLane(i)
@@ -309,10 +309,10 @@ func checkCall(c *Call) error {
 }
 
 func (t *Task) bindPlanes() {
-	if t.lookup == t.call.Endpoint {
+	if t.endpoint == t.call.Endpoint {
 		return
 	}
-	t.lookup = t.call.Endpoint
+	t.endpoint = t.call.Endpoint
 	t.planes = t.call.Endpoint.Planes()
 	t.forwarders = make([]transport.Forwarder, len(t.planes))
 	t.steerers = make([]transport.Steerer, len(t.planes))
@@ -329,22 +329,22 @@ func (t *Task) bindPlanes() {
 func (t *Task) bindOps() {
 	n := len(t.ops)
 	t.remaining = n
-	t.waits = resize(t.waits, n)
-	copy(t.waits, t.prog.NumDeps)
-	t.moved = resize(t.moved, n)
-	clear(t.moved)
+	t.depsLeft = resize(t.depsLeft, n)
+	copy(t.depsLeft, t.prog.NumDeps)
+	t.bytesDone = resize(t.bytesDone, n)
+	clear(t.bytesDone)
 	t.ready, t.local = t.ready[:0], chain{id: program.None}
 	if cap(t.ready) < len(t.prog.Local) {
 		t.ready = make([]program.OpID, 0, len(t.prog.Local))
 	}
 	for _, id := range t.prog.Local {
-		if t.waits[id] == 0 {
+		if t.depsLeft[id] == 0 {
 			t.ready = append(t.ready, id)
 		}
 	}
 	if t.tracing {
 		for i := range t.ops {
-			t.events[int(t.past)+i] = Event{Plane: t.ops[i].Plane, Kind: t.ops[i].Kind}
+			t.events[int(t.opsBefore)+i] = Event{Plane: t.ops[i].Plane, Kind: t.ops[i].Kind}
 		}
 	}
 }
@@ -353,13 +353,13 @@ func (t *Task) bindOps() {
 func (t *Task) bindLane(i int) {
 	l := &t.lanes[i]
 	l.id, l.posted = i, program.None
-	l.steer, l.passed = nil, 0
+	l.steer, l.forwarded = nil, 0
 	if t.call.OCS != nil {
 		l.steer = t.steerers[i]
 	}
-	l.settle, l.gated, l.held = 0, t.call.OCS != nil, false
+	l.awaitedEpoch, l.awaitsCircuits, l.holdReported = 0, t.call.OCS != nil, false
 	if i < len(t.base) {
-		l.settle = t.base[i]
+		l.awaitedEpoch = t.base[i]
 	}
 }
 
@@ -368,7 +368,7 @@ func (t *Task) loadLane(i int) {
 	l := &t.lanes[i]
 	pl := &t.prog.Lanes[i]
 	l.stage, l.finished = 0, false
-	l.rx, l.lent, l.first, l.last = l.rx[:0], l.lent[:0], 0, 0
+	l.rx, l.lent, l.firstByte, l.lastByte = l.rx[:0], l.lent[:0], 0, 0
 	for _, id := range pl.Sources {
 		l.rx = append(l.rx, chain{id: id})
 	}
@@ -378,7 +378,7 @@ func (t *Task) loadLane(i int) {
 // enterStage loads the chains of the lane's present stage.
 func (t *Task) enterStage(l *lane) {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
-	l.left, l.owed, l.limit = st.Ops, 0, math.MaxInt32
+	l.opsLeft, l.forwardsOwed, l.lastStep = st.Ops, 0, math.MaxInt32
 	l.tx = l.tx[:0]
 	for _, id := range st.Sends {
 		l.tx = append(l.tx, txChain{chain: chain{id: id}})
@@ -388,10 +388,10 @@ func (t *Task) enterStage(l *lane) {
 		l.fwd = append(l.fwd, st.Forwards...)
 		return
 	}
-	l.next, l.due = 0, l.passed+st.Transit
+	l.nextForward, l.forwardDue = 0, l.forwarded+st.Transit
 	// The kernel would forward frames that are sent too early over the old circuits.
-	if route := t.epoch(l.id, st.Route); int32(route-l.settle) > 0 {
-		l.settle, l.gated = route, true
+	if route := t.epoch(l.id, st.Route); int32(route-l.awaitedEpoch) > 0 {
+		l.awaitedEpoch, l.awaitsCircuits = route, true
 	}
 }
 
@@ -421,17 +421,24 @@ func (t *Task) bytes(g *program.Segment, off, n int64) []byte {
 func (t *Task) complete(id program.OpID) {
 	t.remaining--
 	if t.call.Gate != nil {
-		t.over(id)
+		t.noteMessage(id)
 	}
 	if t.tracing {
-		t.ended(id)
+		t.noteEnd(id)
 	}
 	for _, s := range t.prog.Successors(id) {
-		t.waits[s]--
-		if t.waits[s] == 0 && t.ops[s].Plane < 0 {
+		t.depsLeft[s]--
+		if t.depsLeft[s] == 0 && t.ops[s].Plane < 0 {
 			t.ready = append(t.ready, s)
 		}
 	}
+}
+
+// remove returns s without element i, in another order. It uses the memory of s.
+func remove[T any](s []T, i int) []T {
+	last := len(s) - 1
+	s[i] = s[last]
+	return s[:last]
 }
 
 // resize returns s with length n. It reuses the memory of s if that is large enough.

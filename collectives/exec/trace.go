@@ -39,12 +39,12 @@ func (t *Task) Events() []Event {
 	return t.events
 }
 
-// began records the time of an operation's first bytes.
-func (t *Task) began(id program.OpID) {
+// noteBegin records the time of an operation's first bytes.
+func (t *Task) noteBegin(id program.OpID) {
 	if !t.tracing {
 		return
 	}
-	e, op := &t.events[t.past+id], &t.ops[id]
+	e, op := &t.events[t.opsBefore+id], &t.ops[id]
 	if e.Start != 0 {
 		return
 	}
@@ -55,23 +55,23 @@ func (t *Task) began(id program.OpID) {
 	t.observe(id, false)
 }
 
-// ended records the time of an operation's last bytes.
-func (t *Task) ended(id program.OpID) {
-	t.events[t.past+id].End = monotonic.Now()
+// noteEnd records the time of an operation's last bytes.
+func (t *Task) noteEnd(id program.OpID) {
+	t.events[t.opsBefore+id].End = monotonic.Now()
 	t.observe(id, true)
 }
 
 // observe tells the observer of a transfer.
 func (t *Task) observe(id program.OpID, ended bool) {
 	if op := &t.ops[id]; t.call.Observer != nil && op.Kind.Transfers() {
-		t.call.Observer.Transfer(t.past+id, op, ended)
+		t.call.Observer.Transfer(t.opsBefore+id, op, ended)
 	}
 }
 
-// hold tells the observer whether a plane waits for its circuits.
-func (t *Task) hold(l *lane, held bool) {
-	if t.call.Observer != nil && l.held != held {
-		l.held = held
+// noteHold tells the observer whether a plane waits for its circuits.
+func (t *Task) noteHold(l *lane, held bool) {
+	if t.call.Observer != nil && l.holdReported != held {
+		l.holdReported = held
 		t.call.Observer.Hold(l.id, !held)
 	}
 }

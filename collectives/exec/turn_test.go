@@ -15,7 +15,7 @@ import (
 // TestLocalWorkTakesTurns checks that a copy of many turns does not delay sends, and copies every byte.
 func TestLocalWorkTakesTurns(t *testing.T) {
 	const n = 2
-	count := int64(3*turn/4 + 5) // elements of a block, of 4 bytes
+	count := int64(3*localBytes/4 + 5) // elements of a block, of 4 bytes
 	for _, k := range []struct {
 		coll      schedule.Collective
 		algorithm string

@@ -63,14 +63,14 @@ func (t *Task) Blocked() (Wait, bool) {
 	for i := range t.lanes {
 		l := &t.lanes[i]
 		for _, c := range l.rx {
-			if t.waits[c.id] == 0 {
-				return t.wait(c.id), true
+			if t.depsLeft[c.id] == 0 {
+				return t.waitOf(c.id), true
 			}
 		}
 	}
 	for i := range t.lanes {
 		l := &t.lanes[i]
-		if w, ok := t.waitingTX(l); ok {
+		if w, ok := t.waitOfLane(l); ok {
 			return w, true
 		}
 	}
@@ -89,48 +89,48 @@ func (t *Task) BlockedBy(some func(rank int) bool) (Wait, bool) {
 	for i := range t.lanes {
 		l := &t.lanes[i]
 		for _, c := range l.rx {
-			if t.waits[c.id] == 0 && some(int(t.ops[c.id].Peer)) {
-				return t.wait(c.id), true
+			if t.depsLeft[c.id] == 0 && some(int(t.ops[c.id].Peer)) {
+				return t.waitOf(c.id), true
 			}
 		}
 		for _, c := range l.tx {
-			if t.waits[c.id] == 0 && some(int(t.ops[c.id].Peer)) {
-				return t.wait(c.id), true
+			if t.depsLeft[c.id] == 0 && some(int(t.ops[c.id].Peer)) {
+				return t.waitOf(c.id), true
 			}
 		}
 	}
 	return Wait{}, false
 }
 
-func (t *Task) waitingTX(l *lane) (Wait, bool) {
-	if l.gated && l.left > 0 || !l.finished && l.left == 0 {
-		w := Wait{Rank: t.prog.Rank, Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.settle}
-		if l.gated && l.left > 0 {
+func (t *Task) waitOfLane(l *lane) (Wait, bool) {
+	if l.awaitsCircuits && l.opsLeft > 0 || !l.finished && l.opsLeft == 0 {
+		w := Wait{Rank: t.prog.Rank, Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.awaitedEpoch}
+		if l.awaitsCircuits && l.opsLeft > 0 {
 			w.Epoch--
 		}
 		return w, true
 	}
 	for _, c := range l.tx {
-		if t.waits[c.id] == 0 {
-			return t.wait(c.id), true
+		if t.depsLeft[c.id] == 0 {
+			return t.waitOf(c.id), true
 		}
 	}
 	if len(l.fwd) > 0 {
-		return t.wait(l.fwd[0]), true
+		return t.waitOf(l.fwd[0]), true
 	}
 	if len(l.lent) > 0 {
-		return t.wait(l.lent[0].id), true
+		return t.waitOf(l.lent[0].id), true
 	}
 	return Wait{}, false
 }
 
-func (t *Task) wait(id program.OpID) Wait {
-	w := t.waiting(&t.ops[id])
-	w.Done = t.moved[id]
+func (t *Task) waitOf(id program.OpID) Wait {
+	w := t.describe(&t.ops[id])
+	w.Done = t.bytesDone[id]
 	return w
 }
 
-func (t *Task) waiting(op *program.Op) Wait {
+func (t *Task) describe(op *program.Op) Wait {
 	return Wait{
 		Rank: t.prog.Rank, Op: t.call.Op, Kind: op.Kind, Peer: int(op.Peer), Plane: int(op.Plane), Step: int(op.Step),
 		Epoch: t.epoch(int(op.Plane), op.Epoch), Bytes: op.Bytes,

@@ -18,21 +18,22 @@ import (
 // rank runs again, and is small enough not to delay forwarded frames.
 const idleBacklog = 4
 
-// share serves a stage in which this rank sends and forwards. It ends without progress, or after the last forward.
-func (t *Task) share(l *lane) (bool, error) {
+// sendAndForward serves a stage in which this rank sends and forwards. It ends without progress, or after the last
+// forward.
+func (t *Task) sendAndForward(l *lane) (bool, error) {
 	f := t.forwarders[l.id]
 	if f == nil {
 		return false, fmt.Errorf("exec: rank %d plane %d does not forward: %w", t.prog.Rank, l.id, ErrCall)
 	}
 	moved := false
 	for n := 0; n < burst && len(l.fwd) > 0; n++ {
-		if l.owed <= 0 {
+		if l.forwardsOwed <= 0 {
 			sent, err := t.sendFrame(l, f)
 			if err != nil {
 				return moved, err
 			}
 			if sent {
-				l.owed, moved = len(l.fwd), true
+				l.forwardsOwed, moved = len(l.fwd), true
 				continue
 			}
 		}
@@ -41,7 +42,7 @@ func (t *Task) share(l *lane) (bool, error) {
 			return moved, err
 		}
 		if passed {
-			l.owed--
+			l.forwardsOwed--
 			moved = true
 			continue
 		}
@@ -65,7 +66,7 @@ func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
 	}
 	for i := range l.tx {
 		c := &l.tx[i]
-		if t.waits[c.id] != 0 || t.ops[c.id].Step > earliest {
+		if t.depsLeft[c.id] != 0 || t.ops[c.id].Step > earliest {
 			continue
 		}
 		took, err := t.offer(l, c, f.Payload())
@@ -73,14 +74,9 @@ func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
 			return false, err
 		}
 		if c.id == program.None {
-			last := len(l.tx) - 1
-			l.tx[i] = l.tx[last]
-			l.tx = l.tx[:last]
+			l.tx = remove(l.tx, i)
 		}
-		if took > 0 {
-			return true, nil
-		}
-		return false, nil // the plane has no free slot
+		return took > 0, nil // 0: the plane has no free slot
 	}
 	return false, nil
 }
@@ -89,12 +85,12 @@ func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
 func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 	h, payload, err := f.PeekTransit()
 	if err != nil {
-		return false, t.fail(&t.ops[l.fwd[0]], err)
+		return false, t.failOp(&t.ops[l.fwd[0]], err)
 	}
 	if h == nil {
 		return false, nil
 	}
-	i, err := t.transit(l, h, len(payload))
+	i, err := t.forwardOf(l, h, len(payload))
 	if err != nil || i < 0 {
 		return false, err
 	}
@@ -103,15 +99,15 @@ func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 	length := int64(len(payload))
 	ok, err := f.Forward(t.epoch(l.id, op.Epoch))
 	if err != nil {
-		return false, t.fail(op, err)
+		return false, t.failOp(op, err)
 	}
 	if !ok {
 		return false, nil
 	}
-	t.began(id)
-	if t.moved[id] += length; t.moved[id] == op.Bytes {
+	t.noteBegin(id)
+	if t.bytesDone[id] += length; t.bytesDone[id] == op.Bytes {
 		t.complete(id)
-		l.left--
+		l.opsLeft--
 		if next := t.prog.Next[id]; next != program.None {
 			l.fwd[i] = next
 		} else {
