@@ -23,6 +23,3 @@ type InitArgs = membership.Args
 
 // Comm is one rank of a communicator.
 type Comm = comm.Core
-
-// Gate is the lock through which C makes calls on a communicator.
-type Gate = comm.Gate

@@ -13,6 +13,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/path/host"
@@ -23,13 +24,13 @@ import (
 // visitor does what C does with a gate: it begins calls whose contribution is in the slot's header, and
 // leaves the rest to Go. It relies on ranks that are never far from each other.
 type visitor struct {
-	gate   *shim.Gate
+	gate   *comm.Gate
 	handle uint64
 }
 
 func visit(t *testing.T, w *shimtest.World) []*visitor {
 	t.Helper()
-	gates := make([]shim.Gate, len(w.Comms))
+	gates := make([]comm.Gate, len(w.Comms))
 	all := make([]*visitor, len(w.Comms))
 	for r, c := range w.Comms {
 		all[r] = &visitor{&gates[r], uint64(100 + r)}
@@ -261,7 +262,7 @@ func TestQuickEnds(t *testing.T) {
 func TestGateOfAnother(t *testing.T) {
 	t.Setenv("LIGHTPATH_TRANSPORT", "shm")
 	a, b := shimtest.NewWorld(t, 2), shimtest.NewWorld(t, 2)
-	var g shim.Gate
+	var g comm.Gate
 	if !host.UseGate(a.Comms[0], &g, 1<<16) || host.UseGate(b.Comms[0], &g, 2<<16) || g.Owner.Load() != 1<<16 {
 		t.Error("the second communicator has the gate of the first")
 	}

@@ -6,14 +6,12 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/transport"
-	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
 	"lightpath/shim/onesided"
-	"lightpath/shim/path/host"
 	"lightpath/shim/path/nic"
 	"lightpath/shim/path/peer"
 	"lightpath/shim/session"
@@ -98,10 +96,3 @@ func Registered(c *comm.Core, handle uint64, window, end bool) (unsafe.Pointer, 
 	}
 	return reg.Buffer, err
 }
-
-// UseGate lets C make calls of a communicator that it knows by its handle, and reports whether it can. It is called
-// once, when the communicator has been made.
-func UseGate(c *comm.Core, g *Gate, handle uint64) bool { return host.UseGate(c, g, handle) }
-
-// RunBegun continues a call that C has begun, and returns when it has ended.
-func RunBegun(group []calls.Call) error { return host.RunBegun(group) }

@@ -26,6 +26,7 @@ import (
 	"lightpath/cgo/plugins"
 	"lightpath/cgo/verbs"
 	"lightpath/shim"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
@@ -170,7 +171,7 @@ func lpGoRunBegun(call *C.struct_lp_call, msg *C.char, n C.size_t) (rc C.int) {
 
 //export lpGoUseGates
 func lpGoUseGates(gates *C.struct_lp_gate) {
-	bridge.UseGates(unsafe.Slice((*shim.Gate)(unsafe.Pointer(gates)), C.LP_GATES))
+	bridge.UseGates(unsafe.Slice((*comm.Gate)(unsafe.Pointer(gates)), C.LP_GATES))
 }
 
 //export lpGoFinalize

@@ -199,7 +199,7 @@ func (t *Task) collectReturned(l *lane) (bool, error) {
 	moved := false
 	for i := 0; i < len(l.lent); {
 		loan := &l.lent[i]
-		if l.opsLeft > 0 && len(t.prog.Successors(loan.id)) == 0 && t.call.Gate == nil {
+		if l.opsLeft > 0 && len(t.prog.Successors(loan.id)) == 0 && t.call.Memory == nil {
 			i++
 			continue
 		}

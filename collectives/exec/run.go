@@ -241,7 +241,7 @@ func (d *driver) block() error {
 		e.Wait(armed, sharedWait)
 	case d.current().switching():
 		e.Wait(armed, switchWait)
-	case d.current().call.Gate != nil: // a gate rings no doorbell
+	case d.current().call.Memory != nil: // it rings no doorbell
 		e.Wait(armed, sharedWait)
 	default:
 		e.Wait(armed, d.wait)

@@ -52,8 +52,8 @@ type Call struct {
 	Comm, Op uint64
 	// Pairs has the communicator's message counters. Only point-to-point programs use it.
 	Pairs *Pairs
-	// Gate, if not nil, delays messages of point-to-point programs.
-	Gate Gate
+	// Memory, if not nil, delays messages of point-to-point programs.
+	Memory MessageMemory
 	// Endpoint is the data path. Its dynamic type must be comparable, for example a pointer.
 	Endpoint transport.Endpoint
 	// OCS switches the planes of the endpoint, with the same plane numbers. It is nil on packet planes. Base is the
@@ -69,14 +69,14 @@ type Call struct {
 	SkipDrain func(plane int, epoch uint32) bool
 }
 
-// Gate delays messages, which it identifies by their index in Call.Messages, until their memory is ready. It does not
-// delay messages of a rank to itself. The goroutine that runs the task calls the methods often. The task polls a gate
-// even if no doorbell rings.
-type Gate interface {
-	// Open reports whether a message may be moved. Once true, it stays true until Over.
-	Open(message int) bool
-	// Over is called after the task has moved all of a message.
-	Over(message int)
+// MessageMemory delays messages until their memory is ready. It identifies them by their index in Call.Messages, and
+// does not delay messages of a rank to itself. The goroutine that runs the task calls the methods often, also if no
+// doorbell rings.
+type MessageMemory interface {
+	// Ready reports whether a message may be moved. Once true, it stays true until Moved.
+	Ready(message int) bool
+	// Moved is called after the task has moved all of a message.
+	Moved(message int)
 }
 
 // pairBit is set in the Op of frames of point-to-point calls. The other bits of Op then are the number of the message
@@ -135,7 +135,7 @@ type Task struct {
 	after              *Task // previous task of the same Run and endpoint
 	traced, tracing    bool  // by Trace; or for an observer
 	events             []Event
-	opsLeft            []int32 // by message: incomplete operations; only with a gate
+	opsLeft            []int32 // by message: incomplete operations; only with Call.Memory
 	measuring          bool
 	firstByte          int64 // time of the first bytes on any plane; 0: none yet, or not measured
 }
@@ -208,8 +208,8 @@ func (t *Task) Bind(c Call) error {
 	if t.prog.P2P {
 		t.bindPairs()
 	}
-	if c.Gate != nil {
-		t.bindGate()
+	if c.Memory != nil {
+		t.countParts()
 	}
 	t.bound = true
 	return nil
@@ -420,7 +420,7 @@ func (t *Task) bytes(g *program.Segment, off, n int64) []byte {
 // complete marks an operation as complete and updates the operations that depend on it.
 func (t *Task) complete(id program.OpID) {
 	t.remaining--
-	if t.call.Gate != nil {
+	if t.call.Memory != nil {
 		t.noteMessage(id)
 	}
 	if t.tracing {

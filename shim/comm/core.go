@@ -114,11 +114,11 @@ func (c *Core) Usable() error {
 	if c.life.pending.Load() != 0 {
 		return c.Busy()
 	}
-	return c.Sound()
+	return c.Healthy()
 }
 
-// Sound is [Core.Usable] for a call that is itself the background work. Hot path.
-func (c *Core) Sound() error {
+// Healthy is [Core.Usable] also while a call is in progress in the background. Hot path.
+func (c *Core) Healthy() error {
 	switch c.Life() {
 	case Alive:
 		return c.AsyncError()

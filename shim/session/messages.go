@@ -50,7 +50,7 @@ func (s *Session) Gather(c *comm.Core) (first int, err error) {
 func (s *Session) BindMessages(c *comm.Core, first int) error {
 	st := Of(c)
 	return s.bindTask(Ref{Comm: c, Call: first, Seq: st.Seq, Flight: st.Group.Flight}, &exec.Call{
-		Program: &st.p2p, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Gate: s.Gate,
+		Program: &st.p2p, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Memory: s.Memory,
 		Endpoint: st.Packet,
 		Poison:   c.Poison(),
 	}, false, false)

@@ -15,9 +15,9 @@ import (
 
 // Session is one group of calls in progress. Get one with [New], and end it with [Session.Close].
 type Session struct {
-	Calls []calls.Call // checked, and not cut into pieces
-	Comms []*comm.Core // of the calls
-	Gate  exec.Gate    // holds messages back; nil: none
+	Calls  []calls.Call       // checked, and not cut into pieces
+	Comms  []*comm.Core       // of the calls
+	Memory exec.MessageMemory // holds messages back; nil: none
 
 	tasks    []*exec.Task
 	refs     []Ref        // of tasks
@@ -49,7 +49,7 @@ func (s *Session) Close() {
 	clear(s.oneSided)
 	clear(s.others)
 	s.oneSided, s.others = s.oneSided[:0], s.others[:0]
-	s.Calls, s.Comms, s.tasks, s.refs, s.Gate = nil, s.Comms[:0], s.tasks[:0], s.refs[:0], nil
+	s.Calls, s.Comms, s.tasks, s.refs, s.Memory = nil, s.Comms[:0], s.tasks[:0], s.refs[:0], nil
 	s.opts.Deadline = time.Time{}
 	pool.Put(s)
 }
@@ -76,7 +76,7 @@ func (s *Session) Run() error {
 	onCircuits := false
 	for _, c := range s.Comms {
 		// Another thread may have failed or destroyed it while this thread waited for the lock.
-		if err := c.Sound(); err != nil {
+		if err := c.Healthy(); err != nil {
 			return err
 		}
 		onCircuits = onCircuits || Of(c).Optical != nil

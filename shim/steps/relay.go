@@ -35,7 +35,7 @@ type Relay struct {
 // RelaySlots is how many slots a relay has.
 const RelaySlots = 2
 
-// Relays holds the relays of a step. It is the gate of the step's messages.
+// Relays holds the relays of a step. It is the [exec.MessageMemory] of the step's messages.
 type Relays struct {
 	All   []Relay
 	Selfs []SelfCopy
@@ -65,8 +65,8 @@ func (r *Relays) skip(calls int) {
 	}
 }
 
-// Open implements [exec.Gate].
-func (r *Relays) Open(message int) bool {
+// Ready implements [exec.MessageMemory].
+func (r *Relays) Ready(message int) bool {
 	p := r.order[message]
 	if p.relay < 0 {
 		return true
@@ -82,8 +82,8 @@ func (r *Relays) Open(message int) bool {
 	return int32(atomic.LoadUint32(on.Copied)-need) >= 0
 }
 
-// Over implements [exec.Gate].
-func (r *Relays) Over(message int) {
+// Moved implements [exec.MessageMemory].
+func (r *Relays) Moved(message int) {
 	p := r.order[message]
 	if p.relay < 0 {
 		return

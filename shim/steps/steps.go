@@ -302,7 +302,7 @@ func (l *List) Run(k int) error {
 	l.CopyOuts(k)
 	s := session.New(group, l.Comm)
 	if k == len(l.Steps)-1 && len(l.Relays.All) > 0 {
-		s.Gate = &l.Relays
+		s.Memory = &l.Relays
 	}
 	err := s.Run()
 	s.Close()

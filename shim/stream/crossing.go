@@ -225,12 +225,12 @@ func (x *crossing) Come(part int) {
 // run runs the crossing. If it fails, run lets the streams continue.
 func (x *crossing) run() {
 	c := x.in.c
-	if c.Sound() == nil {
+	if c.Healthy() == nil {
 		if err := x.cross(); err != nil {
 			c.Spread(err)
 		}
 	}
-	failed := c.Sound() != nil
+	failed := c.Healthy() != nil
 	if failed {
 		for j := range x.base {
 			raise(x.word(j), x.base[j]+uint32(len(x.of.Script.Stages[j])))
@@ -262,7 +262,7 @@ func (x *crossing) cross() error {
 	c := x.in.c
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
-	if err := c.Sound(); err != nil { // the communicator failed while this thread waited for the lock
+	if err := c.Healthy(); err != nil { // the communicator failed while this thread waited for the lock
 		return err
 	}
 	s := session.New([]calls.Call{x.call}, c)

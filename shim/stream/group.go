@@ -235,7 +235,7 @@ func (g *group) putOf(c *comm.Core) error {
 	d := Of(c)
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
-	if err := c.Sound(); err != nil {
+	if err := c.Healthy(); err != nil {
 		return err // failed or destroyed while this thread waited for the lock
 	}
 	return d.Launcher.Put(g.calls, slices.Contains(g.waits, c))

@@ -58,7 +58,7 @@ func (in *Issuer) Issue(e *Scripted, call *calls.Call) error {
 	in.Mu.Lock()
 	defer in.Mu.Unlock()
 	in.check()
-	if err := in.c.Sound(); err != nil {
+	if err := in.c.Healthy(); err != nil {
 		return err
 	}
 	on, err := Enter(in.c, call.Stream)

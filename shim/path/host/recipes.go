@@ -24,7 +24,7 @@ func UseGate(c *comm.Core, g *comm.Gate, handle uint64) bool {
 	c.Turn.Lock()
 	defer c.Turn.Unlock()
 	h := slot.Of(c)
-	if st := h.session; st.Arena == nil || st.Optical != nil || calls.FactsOf(c).NoDevice == nil || c.Sound() != nil {
+	if st := h.session; st.Arena == nil || st.Optical != nil || calls.FactsOf(c).NoDevice == nil || c.Healthy() != nil {
 		return false
 	}
 	q := sharedmem.NewQuick(h.session.Arena, int(max(recorder.Of(c).Size, recorder.Least)))

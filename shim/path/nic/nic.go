@@ -170,7 +170,7 @@ func (x *Path) messages() error {
 	in, s := x.in, x.streams[0]
 	in.Mu.Lock()
 	defer in.Mu.Unlock()
-	err := x.c.Sound()
+	err := x.c.Healthy()
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (l *launch) try(comms []*comm.Core) (over bool) {
 	if !l.isBrief() || !c.Turn.TryLock() {
 		return false
 	}
-	if c.Sound() != nil || !knows(c, &l.Calls[0]) {
+	if c.Healthy() != nil || !knows(c, &l.Calls[0]) {
 		c.Turn.Unlock()
 		return false
 	}

@@ -230,7 +230,7 @@ func (l *launch) step(comms []*comm.Core) {
 	switch c := comms[0]; {
 	case l.begun != nil:
 		err = l.goOn()
-	case c.Sound() == nil:
+	case c.Healthy() == nil:
 		err = l.Run(l.ran)
 	}
 	if err != nil {

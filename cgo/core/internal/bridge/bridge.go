@@ -15,6 +15,7 @@ import (
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/path/foreign"
+	"lightpath/shim/path/host"
 	"lightpath/shim/predict"
 	"lightpath/shim/report"
 	"lightpath/shim/result"
@@ -171,7 +172,7 @@ func RunBegun(call *Call) error {
 	s := pool.Get().(*scratch)
 	err := fill(&s.calls[0], call, gated[call.Comm%uint64(len(gates))].Load())
 	if err == nil {
-		err = shim.RunBegun(s.calls[:1])
+		err = host.RunBegun(s.calls[:1])
 	}
 	clear(s.calls[:1])
 	pool.Put(s)

@@ -6,9 +6,11 @@ import (
 	"sync/atomic"
 
 	"lightpath/shim"
+	"lightpath/shim/comm"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/membership"
 	"lightpath/shim/path/foreign"
+	"lightpath/shim/path/host"
 )
 
 // InitArgs describes a communicator to make, as struct lp_init does, with the parent's handle.
@@ -98,19 +100,19 @@ func Interpose(handles []uint64, lib foreign.Library) error {
 // gates are the front's gates, by the last bits of handles; none without a front. gated are the communicators that have
 // them.
 var (
-	gates []shim.Gate
+	gates []comm.Gate
 	gated []atomic.Pointer[shim.Comm]
 )
 
 // UseGates sets the gates. It must be called before any communicator is made.
-func UseGates(g []shim.Gate) { gates, gated = g, make([]atomic.Pointer[shim.Comm], len(g)) }
+func UseGates(g []comm.Gate) { gates, gated = g, make([]atomic.Pointer[shim.Comm], len(g)) }
 
 // open opens a gate for c, if one is free and c can use it, so that C can make short calls.
 func open(h uint64, c *shim.Comm) {
 	if len(gates) == 0 {
 		return
 	}
-	if i := h % uint64(len(gates)); shim.UseGate(c, &gates[i], h) {
+	if i := h % uint64(len(gates)); host.UseGate(c, &gates[i], h) {
 		gated[i].Store(c)
 	}
 }

@@ -2,8 +2,8 @@ package exec
 
 import "lightpath/collectives/program"
 
-// bindGate counts the operations of each message in t.parts.
-func (t *Task) bindGate() {
+// countParts counts the operations of each message in t.parts.
+func (t *Task) countParts() {
 	t.opsLeft = resize(t.opsLeft, len(t.prog.MsgBytes))
 	clear(t.opsLeft)
 	for i := range t.ops {
@@ -24,18 +24,18 @@ func messageOf(op *program.Op) int32 {
 	return -1
 }
 
-// isReady reports whether an operation has no incomplete dependencies and its gate is open.
+// isReady reports whether an operation has no incomplete dependencies and the memory of its message is ready.
 func (t *Task) isReady(id program.OpID) bool {
-	return t.depsLeft[id] == 0 && (t.call.Gate == nil || t.call.Gate.Open(int(messageOf(&t.ops[id]))))
+	return t.depsLeft[id] == 0 && (t.call.Memory == nil || t.call.Memory.Ready(int(messageOf(&t.ops[id]))))
 }
 
-// noteMessage calls Gate.Over after the last operation of a message.
+// noteMessage calls MessageMemory.Moved after the last operation of a message.
 func (t *Task) noteMessage(id program.OpID) {
 	m := messageOf(&t.ops[id])
 	if m < 0 {
 		return
 	}
 	if t.opsLeft[m]--; t.opsLeft[m] == 0 {
-		t.call.Gate.Over(int(m))
+		t.call.Memory.Moved(int(m))
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"lightpath/internal/require"
 )
 
-// latch is a gate that opens messages one at a time, in a given order, after some calls of Open.
+// latch is the memory of messages that become ready one at a time, in a given order, after some calls of Ready.
 type latch struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -19,7 +19,7 @@ type latch struct {
 	over  map[int]bool
 }
 
-func (l *latch) Open(message int) bool {
+func (l *latch) Ready(message int) bool {
 	if l.at == len(l.order) || l.order[l.at] != message {
 		return false
 	}
@@ -27,7 +27,7 @@ func (l *latch) Open(message int) bool {
 	return l.open
 }
 
-func (l *latch) Over(message int) {
+func (l *latch) Moved(message int) {
 	if l.over[message] || l.at == len(l.order) || l.order[l.at] != message {
 		l.t.Errorf("message %d is over, out of turn or again", message)
 	}
@@ -35,14 +35,14 @@ func (l *latch) Over(message int) {
 	l.at++
 }
 
-// TestGate checks that messages over several planes wait for their gate, and that Over is called once for each.
-// Messages of a rank to itself have no gate.
-func TestGate(t *testing.T) {
+// TestMessageMemory checks that messages over several planes wait for their memory, and that Moved is called once for
+// each. Messages of a rank to itself do not wait.
+func TestMessageMemory(t *testing.T) {
 	const n, planes, count = 2, 3, 6
 	rng := rand.New(rand.NewPCG(1, 2))
 	endpoints := network(t, n, planes, 1)
 	var tasks []*Task
-	gates := [n]*latch{}
+	latches := [n]*latch{}
 	var want, got [][]byte
 	boxes := [n]mailbox{}
 	for r := range n {
@@ -64,15 +64,15 @@ func TestGate(t *testing.T) {
 		boxes[r].sends, boxes[r].out = append(boxes[r].sends, program.Message{Peer: r, Bytes: 2}), append(boxes[r].out, self)
 		boxes[r].recvs = append(boxes[r].recvs, program.Message{Peer: r, Bytes: 2})
 		boxes[r].in = append(boxes[r].in, make([]byte, 2))
-		gates[r] = &latch{t: t, rng: rand.New(rand.NewPCG(uint64(r), 3)), over: map[int]bool{}}
+		latches[r] = &latch{t: t, rng: rand.New(rand.NewPCG(uint64(r), 3)), over: map[int]bool{}}
 		for i := range count { // alternately a send and a receive
 			pair := [2]int{i, count + 1 + i}
-			gates[r].order = append(gates[r].order, pair[r], pair[1-r])
+			latches[r].order = append(latches[r].order, pair[r], pair[1-r])
 		}
 		task := new(Task)
 		boxes[r].bind(t, task, new(program.Program), r, n, planes, endpoints[r], NewPairs(n))
 		call := task.call
-		call.Pairs, call.Gate = NewPairs(n), gates[r]
+		call.Pairs, call.Memory = NewPairs(n), latches[r]
 		require.NoError(t, task.Bind(call))
 		tasks = append(tasks, task)
 	}
@@ -83,8 +83,8 @@ func TestGate(t *testing.T) {
 		}
 	}
 	for r := range n {
-		if gates[r].at != 2*count || boxes[r].in[count][1] != 7 {
-			t.Errorf("rank %d: %d messages are over", r, gates[r].at)
+		if latches[r].at != 2*count || boxes[r].in[count][1] != 7 {
+			t.Errorf("rank %d: %d messages have moved", r, latches[r].at)
 		}
 	}
 }
