@@ -2,8 +2,13 @@ package main
 
 import (
 	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"lightpath/internal/require"
 )
 
 // addCalls adds to called the names that a function calls, itself or through functions of its file.
@@ -54,3 +59,28 @@ func TestRoad(t *testing.T) {
 
 // method returns the last part of a function's name, by which it is called.
 func method(function string) string { return function[strings.LastIndexByte(function, '.')+1:] }
+
+// callStep matches the place of a function in docs/design/calls.md.
+var callStep = regexp.MustCompile("`([a-z0-9/_]+\\.(?:go|c)):([A-Za-z_.]+)`")
+
+// TestCalls checks that the functions in docs/design/calls.md exist.
+func TestCalls(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "docs/design/calls.md"))
+	require.NoError(t, err)
+	steps := callStep.FindAllStringSubmatch(string(text), -1)
+	if len(steps) < 40 {
+		t.Errorf("the page names %d functions", len(steps))
+	}
+	for _, s := range steps {
+		file, name := s[1], s[2]
+		if filepath.Ext(file) == ".c" {
+			code, err := os.ReadFile(filepath.Join(root(t), file))
+			require.NoError(t, err)
+			if !strings.Contains(string(code), "ncclResult_t "+name+"(") {
+				t.Errorf("%s has no function %s", file, name)
+			}
+		} else if _, all := functionsOf(t, file); all[name] == nil {
+			t.Errorf("%s has no function %s", file, name)
+		}
+	}
+}
