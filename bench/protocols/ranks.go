@@ -262,7 +262,7 @@ func (m *member) bind() {
 	m.moves = make(circuits.ListedMaps, len(m.lanes))
 	keep := m.g.keeps(m.ended)
 	for j := range m.lanes {
-		now := m.machine.Now()[j].Maps
+		now := m.machine.Standing()[j].Maps
 		list := []circuit.Permutation{now}
 		if !now.Equal(dark) && !now.Equal(ring) {
 			list = append(list, dark)

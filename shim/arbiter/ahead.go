@@ -65,7 +65,7 @@ func (m *Machine) issueAhead() (bool, error) {
 	m.stage, m.done = running, 0
 	a := &m.ahead
 	a.open, a.recalling, a.ranks = true, false, append(a.ranks[:0], make([]use, m.cfg.Ranks)...)
-	m.act(Action{Kind: SendTicket, Rank: -1, Seq: w.seq, Body: ticket.AppendAhead(nil, &m.t, w.shape.Signature())})
+	m.act(Action{Kind: SendTicket, Rank: -1, Seq: w.seq, Body: ticket.AppendAhead(nil, &m.ticket, w.shape.Signature())})
 	after := GapHold
 	if m.wanted {
 		after = m.patience()
@@ -135,8 +135,8 @@ func (m *Machine) noteUse(rank int, how use) error {
 		return m.admitOthers()
 	}
 	m.iteration.misses++
-	if m.t.Flags&ticket.Maps != 0 { // no rank has taken its maps
-		m.moved |= m.t.Use
+	if m.ticket.Flags&ticket.Maps != 0 { // no rank has taken its maps
+		m.tellMaps |= m.ticket.Use
 	}
 	return m.resume()
 }
@@ -180,7 +180,7 @@ func (m *Machine) join(rank int, s *calls.Shape) error {
 		a.skip = 1 << min(a.conflicts, 10)
 		a.split = m.clock
 	}
-	m.send(rank, m.work.seq, &m.t, nil)
+	m.send(rank, m.work.seq, &m.ticket, nil)
 	return nil
 }
 

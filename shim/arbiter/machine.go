@@ -70,7 +70,7 @@ type Machine struct {
 	held      planeset.Set // granted
 	share     share
 	down      planeset.Set   // planes known to be out of service
-	moved     planeset.Set   // held planes that may stand elsewhere than ranks know
+	tellMaps  planeset.Set   // held planes whose maps the next ticket tells, since others may have moved them
 	waiting   planeset.Set   // planes with an Await action under way
 	since     time.Time      // of the grant
 	wanted    bool           // another request waits for held planes
@@ -78,9 +78,9 @@ type Machine struct {
 	overdue   bool           // an operation has waited for the answer for too long
 	contested bool           // ranks that hold the planes may wait for the operation that comes next, or is under way
 	asksAgain bool           // the machine asks for the planes again as soon as it has given them back
-	now       []ticket.Plane // epochs and maps that operations leave
+	standing  []ticket.Plane // epochs and maps that operations leave
 
-	t       ticket.Ticket // reused
+	ticket  ticket.Ticket // the one that was issued last; its memory is reused
 	actions []Action      // of this step
 	clock   time.Time     // of this step
 }
@@ -117,8 +117,8 @@ func New(cfg Config, v View, b Book) *Machine {
 	m := &Machine{
 		cfg: cfg, view: v, book: b,
 		wants:  map[uint64]*arrivals{},
-		rounds: rounds{rows: make([]*ticket.Row, cfg.Ranks)}, now: make([]ticket.Plane, planes),
-		t: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
+		rounds: rounds{rows: make([]*ticket.Row, cfg.Ranks)}, standing: make([]ticket.Plane, planes),
+		ticket: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
 	}
 	if cfg.Repeats > 0 && !cfg.Site.Cfg.PlanCurrent {
 		m.iteration = iteration{learner: sequence.New(cfg.Repeats), book: b, known: map[uint64]operation{}}
@@ -305,13 +305,13 @@ func (m *Machine) initial(use planeset.Set) []circuit.Permutation {
 	if !m.cfg.Site.Cfg.PlanCurrent {
 		return nil
 	}
-	return ticket.MapsOf(m.now, use)
+	return ticket.MapsOf(m.standing, use)
 }
 
 // sendToPackets sends the operation to packet planes.
 func (m *Machine) sendToPackets(flags uint8) error {
-	m.t.Flags, m.t.Version, m.t.Plan, m.t.Use = ticket.Packet|flags, m.book.Version(), planning.ID{}, 0
-	m.send(-1, m.work.seq, &m.t, nil)
+	m.ticket.Flags, m.ticket.Version, m.ticket.Plan, m.ticket.Use = ticket.Packet|flags, m.book.Version(), planning.ID{}, 0
+	m.send(-1, m.work.seq, &m.ticket, nil)
 	m.finish()
 	m.linger()
 	return nil
@@ -340,23 +340,23 @@ func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error
 	}
 	m.fill(p.ID, use, flags)
 	m.stage, m.done = running, 0
-	m.send(-1, m.work.seq, &m.t, nil)
+	m.send(-1, m.work.seq, &m.ticket, nil)
 	return nil
 }
 
 // fill fills in a ticket: the plan, and where the planes in use stand.
 func (m *Machine) fill(id planning.ID, use planeset.Set, flags uint8) {
-	t := &m.t
+	t := &m.ticket
 	t.Flags, t.Version, t.Plan, t.Use = flags, m.book.Version(), id, use
 	if m.share.lease {
 		t.Flags |= ticket.Shared
 	}
-	if m.moved&use != 0 {
+	if m.tellMaps&use != 0 {
 		t.Flags |= ticket.Maps
-		m.moved &^= use
+		m.tellMaps &^= use
 	}
 	for j := range use.Each() {
-		t.Planes[j] = m.now[j]
+		t.Planes[j] = m.standing[j]
 	}
 }
 
@@ -379,17 +379,17 @@ func (m *Machine) onDone(e *Event) error {
 	if m.stage != running || e.Seq != m.work.seq {
 		return fmt.Errorf("%w: rank %d has ended operation %#x, which is not under way", control.ErrMessage, e.Rank, e.Seq)
 	}
-	for j := range m.t.Use.Each() {
+	for j := range m.ticket.Use.Each() {
 		at := &e.Standing.Planes[j]
 		if m.done == 0 {
-			m.now[j].Epoch, m.now[j].Hash = at.Epoch, at.Hash
+			m.standing[j].Epoch, m.standing[j].Hash = at.Epoch, at.Hash
 		}
-		if m.now[j].Epoch != at.Epoch || m.now[j].Hash != at.Hash {
+		if m.standing[j].Epoch != at.Epoch || m.standing[j].Hash != at.Hash {
 			return fmt.Errorf("shim: operation %#x: rank %d leaves plane %d at epoch %d, others at %d, or with another map: %w",
-				e.Seq, e.Rank, j, at.Epoch, m.now[j].Epoch, errUnknownMap)
+				e.Seq, e.Rank, j, at.Epoch, m.standing[j].Epoch, errUnknownMap)
 		}
 		if at.Maps != nil {
-			m.now[j].Maps = at.Maps
+			m.standing[j].Maps = at.Maps
 		}
 	}
 	if m.done++; m.done == 1 {

@@ -221,7 +221,7 @@ func TestPlanes(t *testing.T) {
 		}},
 		"held for long": {func(r *rig) { r.now = r.now.Add(MaxHold + 1) }, []string{"stop 0", "release 11", "acquire 11", "set 0"}},
 		"held for long, on the way": {
-			func(r *rig) { r.now = r.now.Add(MaxHold + 1); r.m.now[1].Epoch = 3 }, []string{"stop 0", "await 1 epoch 3"},
+			func(r *rig) { r.now = r.now.Add(MaxHold + 1); r.m.standing[1].Epoch = 3 }, []string{"stop 0", "await 1 epoch 3"},
 		},
 		"another port has a circuit to ours": {func(r *rig) { r.maps[0][2] = 1 }, []string{
 			"stop 0", "ticket 2 to -1: planes 11",
@@ -241,7 +241,7 @@ func TestPlanes(t *testing.T) {
 func TestRelease(t *testing.T) {
 	r := newRig(t, 2, 2, 2)
 	r.held(0b11)
-	r.m.now[1].Epoch = 3
+	r.m.standing[1].Epoch = 3
 	r.step(Event{Kind: Expired, Timer: IdleTimer}, "set 0")
 	r.epochs[1] = 3
 	r.step(Event{Kind: Expired, Timer: IdleTimer}, "release 11")

@@ -45,7 +45,7 @@ func (m *Machine) obtainPlanes() error {
 // does not know its predecessor's exact state begins with an epoch beyond those.
 func (m *Machine) knowsEpochs() bool {
 	for j := range m.held.Each() {
-		if epoch, _, _ := m.view.State(j); int32(epoch-m.now[j].Epoch) > 0 {
+		if epoch, _, _ := m.view.State(j); int32(epoch-m.standing[j].Epoch) > 0 {
 			return false
 		}
 	}
@@ -56,15 +56,15 @@ func (m *Machine) knowsEpochs() bool {
 func (m *Machine) reload(planes planeset.Set) {
 	for j := range planes.Each() {
 		epoch, ports, _ := m.view.State(j)
-		m.now[j] = ticket.At(epoch, m.cfg.Site.Places.Restrict(nil, ports))
+		m.standing[j] = ticket.At(epoch, m.cfg.Site.Places.Restrict(nil, ports))
 	}
-	m.moved |= planes
+	m.tellMaps |= planes
 }
 
 // awaitStanding waits until planes reach the states in which operations leave them.
 func (m *Machine) awaitStanding(planes planeset.Set) {
 	for j := range planes.Each() {
-		m.await(j, m.now[j].Epoch)
+		m.await(j, m.standing[j].Epoch)
 	}
 }
 
@@ -110,7 +110,7 @@ func (m *Machine) releaseIdle() error {
 			if err := m.drop(j, err); err != nil {
 				return err
 			}
-		case int32(epoch-m.now[j].Epoch) < 0 && !m.abandoned():
+		case int32(epoch-m.standing[j].Epoch) < 0 && !m.abandoned():
 			m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: IdleHold})
 			return nil
 		}
@@ -218,7 +218,7 @@ func outOfService(err error) bool {
 // drop gives back a plane that has failed while no operation was under way.
 func (m *Machine) drop(j int, why error) error {
 	if !outOfService(why) {
-		return fmt.Errorf("shim: plane %d epoch %d: %w", j, m.now[j].Epoch, why)
+		return fmt.Errorf("shim: plane %d epoch %d: %w", j, m.standing[j].Epoch, why)
 	}
 	rest := m.held.Without(j).Usable(m.cfg.Site.Template.Circuits)
 	gone := m.held &^ rest

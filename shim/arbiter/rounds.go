@@ -100,7 +100,7 @@ func (m *Machine) clearRound() {
 
 // sendRowToPackets sends a rank's group to packet planes.
 func (m *Machine) sendRowToPackets(rank int, number uint64) {
-	m.send(rank, number, &ticket.Ticket{Flags: ticket.Packet, Planes: m.now}, nil)
+	m.send(rank, number, &ticket.Ticket{Flags: ticket.Packet, Planes: m.standing}, nil)
 }
 
 // completeRound answers a round that all ranks have posted.
@@ -125,7 +125,7 @@ func (m *Machine) decideRound() error {
 		m.linger()
 		return nil
 	}
-	plan, err := m.book.Demand(m.work.demand, ticket.MapsOf(m.now, m.held))
+	plan, err := m.book.Demand(m.work.demand, ticket.MapsOf(m.standing, m.held))
 	if err != nil {
 		return fmt.Errorf("shim: round %#x: %w", m.work.seq, err)
 	}
@@ -146,6 +146,6 @@ func (m *Machine) decideRound() error {
 	m.clearRound()
 	m.fill(sha256.Sum256(holds), m.held, 0)
 	m.stage, m.done = running, 0
-	m.send(-1, m.work.seq, &m.t, holds)
+	m.send(-1, m.work.seq, &m.ticket, holds)
 	return nil
 }

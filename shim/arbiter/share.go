@@ -52,7 +52,7 @@ func reconfigures(entries []plans.Entry) bool {
 func (m *Machine) stands(p *plans.Plan, use planeset.Set) bool {
 	i := 0
 	for j := range use.Each() {
-		if !m.now[j].Maps.Equal(p.Initial[i]) {
+		if !m.standing[j].Maps.Equal(p.Initial[i]) {
 			return false
 		}
 		i++

@@ -88,7 +88,7 @@ func TestShareAfterSetups(t *testing.T) {
 	for range 2 {
 		r.maps[0] = circuit.AllDark(4) // others have moved it
 		r.m.share.fresh = true
-		r.m.now[0] = ticket.At(0, circuit.AllDark(2))
+		r.m.standing[0] = ticket.At(0, circuit.AllDark(2))
 		if !r.m.permits(plan, 0b1) {
 			t.Fatal("a plane that is not shared is refused")
 		}

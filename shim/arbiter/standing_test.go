@@ -51,8 +51,8 @@ func TestStanding(t *testing.T) {
 			r.step(want(1, 2), "stop 0", "ticket 2 to -1: planes 1")
 			var now ticket.Ticket
 			if _, err := ticket.Decode(r.last[1].Body, &now); err != nil || now.Planes[0].Epoch != 3 ||
-				now.Planes[0].Hash != swap.Digest() || !r.m.now[0].Maps.Equal(swap) {
-				t.Errorf("the next ticket: %+v, %v; maps %v", now.Planes[0], err, r.m.now[0].Maps)
+				now.Planes[0].Hash != swap.Digest() || !r.m.standing[0].Maps.Equal(swap) {
+				t.Errorf("the next ticket: %+v, %v; maps %v", now.Planes[0], err, r.m.standing[0].Maps)
 			}
 		})
 	}

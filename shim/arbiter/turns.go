@@ -70,14 +70,14 @@ func (m *Machine) prepare(p *planning.Agreed) {
 	i := 0
 	for j := range m.cfg.Site.All().Each() {
 		to := p.Plan.Initial[i]
-		if i++; m.now[j].Maps.Equal(to) {
+		if i++; m.standing[j].Maps.Equal(to) {
 			continue
 		}
 		_, ports, _ := m.view.State(j)
 		target := m.cfg.Site.Places.Overlay(nil, ports, to)
-		m.act(Action{Kind: Prepare, Plane: j, Epoch: m.now[j].Epoch, Target: target})
-		m.now[j] = ticket.At(m.now[j].Epoch+1, to)
-		m.moved |= 1 << j
+		m.act(Action{Kind: Prepare, Plane: j, Epoch: m.standing[j].Epoch, Target: target})
+		m.standing[j] = ticket.At(m.standing[j].Epoch+1, to)
+		m.tellMaps |= 1 << j
 	}
 }
 

@@ -120,7 +120,7 @@ func (m *Machine) stillValid(use planeset.Set) bool {
 		want, moved := &m.ticket.Planes[j], m.ticket.Flags&ticket.Maps != 0
 		later := int32(epoch-want.Epoch) > 0
 		if err != nil || later && (!m.shares() || !m.holds(ports, want)) ||
-			!moved && (m.now[j].Epoch != want.Epoch || m.now[j].Hash != want.Hash) {
+			!moved && (m.standing[j].Epoch != want.Epoch || m.standing[j].Hash != want.Hash) {
 			return false
 		}
 	}

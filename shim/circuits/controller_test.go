@@ -172,7 +172,7 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 		t.Fatal("the leader has not found the other controller")
 	}
 	w.RunAll(t, rng, 101)
-	if e := circuits.Of(w.Comms[2]).Now()[0].Epoch; e < 1000 {
+	if e := circuits.Of(w.Comms[2]).Standing()[0].Epoch; e < 1000 {
 		t.Errorf("plane 0 is at epoch %d", e)
 	}
 }

@@ -11,7 +11,7 @@ func Handle(c *comm.Core) {
 	c.Handle(control.MsgTicket, func(m *control.Message) {
 		sig, ahead := ticket.IsAhead(m.Body)
 		if p := Of(c); ahead && p != nil {
-			wake, declined := p.Offer(m.Seq, sig, m.Body)
+			wake, declined := p.Machine.Offer(m.Seq, sig, m.Body)
 			if declined {
 				p.tell(AnswerRecall(m.Seq, false))
 			}
@@ -23,12 +23,12 @@ func Handle(c *comm.Core) {
 	})
 	c.Handle(control.MsgRecall, func(m *control.Message) {
 		if p := Of(c); p != nil {
-			p.tell(AnswerRecall(m.Seq, p.Recall(m.Seq)))
+			p.tell(AnswerRecall(m.Seq, p.Machine.Recall(m.Seq)))
 		}
 	})
 	c.Handle(control.MsgPrepare, func(q *control.Message) {
 		if p := Of(c); p != nil {
-			if m, ok := p.Prepare(q.Body); ok {
+			if m, ok := p.Machine.Prepare(q.Body); ok {
 				// If the post fails, the plane has failed, and the leader sees that.
 				_ = p.Controller.Post(m.Plane, m.Epoch, c.ID, m.Target)
 			}

@@ -49,8 +49,8 @@ type Machine struct {
 	cfg  Config
 	view View
 
-	now  []ticket.Plane // epoch and map in which this communicator's operations leave each plane
-	base []uint32       // each plane's epoch when the operation in progress began
+	standing []ticket.Plane // epoch and map in which this communicator's operations leave each plane
+	base     []uint32       // each plane's epoch when the operation in progress began
 
 	ticket   Ticket       // of the operation in progress, or of the last one
 	deadline time.Time    // of its ticket
@@ -68,7 +68,7 @@ type Machine struct {
 
 // NewMachine returns a machine that has not used a plane yet.
 func NewMachine(cfg Config, v View) *Machine {
-	m := &Machine{cfg: cfg, view: v, now: make([]ticket.Plane, cfg.Planes),
+	m := &Machine{cfg: cfg, view: v, standing: make([]ticket.Plane, cfg.Planes),
 		base: make([]uint32, cfg.Planes), port: cfg.Port}
 	if m.port == nil {
 		m.port = NewPort(0)
@@ -80,9 +80,9 @@ func NewMachine(cfg Config, v View) *Machine {
 // Base returns each plane's epoch at the beginning of the operation in progress.
 func (m *Machine) Base() []uint32 { return m.base }
 
-// Now returns where operations of this communicator leave each plane. A plane may still be switching, since operations
-// do not wait for the last reconfiguration of a plan. The caller must not change the result.
-func (m *Machine) Now() []ticket.Plane { return m.now }
+// Standing returns where operations of this communicator leave each plane. A plane may still be switching, since
+// operations do not wait for the last reconfiguration of a plan. The caller must not change the result.
+func (m *Machine) Standing() []ticket.Plane { return m.standing }
 
 // Ticket returns the ticket of the operation in progress, or of the last one.
 func (m *Machine) Ticket() *Ticket { return &m.ticket }
@@ -90,7 +90,7 @@ func (m *Machine) Ticket() *Ticket { return &m.ticket }
 // Reached reports whether a plane has reached the state in which operations leave it, or a later one.
 func (m *Machine) Reached(plane int) (bool, error) {
 	epoch, _, err := m.view.State(plane)
-	return int32(epoch-m.now[plane].Epoch) >= 0, err
+	return int32(epoch-m.standing[plane].Epoch) >= 0, err
 }
 
 // Ask returns the request for a ticket, whose body is valid until Done.
@@ -136,13 +136,13 @@ func (m *Machine) decode(at time.Time, body []byte) (t *Ticket, err error) {
 	if t.Holds, err = ticket.Decode(body, &t.Ticket); err != nil {
 		return nil, err
 	}
-	bad := len(t.Planes) != len(m.now)
+	bad := len(t.Planes) != len(m.standing)
 	for j := range t.Use.Each() {
 		bad = bad || t.Flags&ticket.Maps != 0 && len(t.Planes[j].Maps) != len(m.cfg.Places.Ports())
 	}
 	if bad {
 		return nil, fmt.Errorf("%w: ticket for %d planes of %d, or other ranks", control.ErrMessage,
-			len(t.Planes), len(m.now))
+			len(t.Planes), len(m.standing))
 	}
 	m.taken, m.unknown = at, t.Use
 	return t, nil
@@ -159,9 +159,9 @@ func (m *Machine) Settle(at time.Time) (bool, error) {
 	for j := range m.unknown.Each() {
 		want := &m.ticket.Planes[j]
 		if moved {
-			m.now[j] = *want
+			m.standing[j] = *want
 		}
-		if n := &m.now[j]; n.Epoch != want.Epoch || n.Hash != want.Hash {
+		if n := &m.standing[j]; n.Epoch != want.Epoch || n.Hash != want.Hash {
 			return false, fmt.Errorf("plane %d was left at epoch %d, the ticket says %d, or another map: %w",
 				j, n.Epoch, want.Epoch, ocsctl.ErrUnknownMap)
 		}
@@ -232,10 +232,10 @@ func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permuta
 // leader, whose body is valid until the next Ask. Rank 0 adds the planes' maps, which the leader gets only there.
 func (m *Machine) Done(moves Movement) control.Message {
 	m.Ended()
-	t := ticket.Ticket{Use: m.ticket.Use, Planes: m.now}
+	t := ticket.Ticket{Use: m.ticket.Use, Planes: m.standing}
 	for j := range t.Use.Each() {
 		if n := moves.Switches(j); n > 0 {
-			m.now[j] = ticket.At(m.now[j].Epoch+n, moves.Target(j, n))
+			m.standing[j] = ticket.At(m.standing[j].Epoch+n, moves.Target(j, n))
 		}
 	}
 	if m.cfg.Rank == 0 {

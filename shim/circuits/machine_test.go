@@ -70,15 +70,15 @@ func TestMachineOperation(t *testing.T) {
 		}
 	}
 	run(ticketAt(0, ticket.Maps, here), moves)
-	if want := (circuit.Permutation{5, 4, dark, 1, dark, 0}); !p[0].ports.Equal(want) || m.Now()[0].Epoch != 3 {
-		t.Errorf("ports %v at epoch %d, want %v at 3", p[0].ports, m.Now()[0].Epoch, want)
+	if want := (circuit.Permutation{5, 4, dark, 1, dark, 0}); !p[0].ports.Equal(want) || m.Standing()[0].Epoch != 3 {
+		t.Errorf("ports %v at epoch %d, want %v at 3", p[0].ports, m.Standing()[0].Epoch, want)
 	}
 	// A loop: the planes return to where they were. The test rewinds their epoch, so that one ticket serves.
 	var loop circuits.Movement = circuits.ListedMaps{{there, here, there}}
-	stay, body := m.Now()[0], ticketAt(3, 0, there)
+	stay, body := m.Standing()[0], ticketAt(3, 0, there)
 	if n := testing.AllocsPerRun(100, func() {
 		run(body, loop)
-		p[0].epoch, m.Now()[0] = stay.Epoch, stay
+		p[0].epoch, m.Standing()[0] = stay.Epoch, stay
 	}); n != 0 {
 		t.Errorf("%v allocations in an operation", n)
 	}
@@ -188,7 +188,7 @@ func predicted(t testing.TB) (*circuits.Machine, fakePlanes, *circuits.Operation
 	here := circuit.Permutation{1, 2, 0}
 	p := fakePlanes{{ports: circuit.Permutation{dark, 3, dark, 4, 1, dark}, epoch: 5}}
 	m := newMachine(p)
-	m.Now()[0] = ticket.At(5, here)
+	m.Standing()[0] = ticket.At(5, here)
 	op := &circuits.Operation{Kind: control.MsgWant, Seq: 9, Shape: &calls.Shape{Count: 5}}
 	body := aheadAt(5, here, op.Shape)
 	if wake, declined := m.Offer(9, op.Shape.Signature(), body); wake || declined {
@@ -231,7 +231,7 @@ func TestNotPredicted(t *testing.T) {
 		"a round":            {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Shape = nil }, true},
 		"a failed plane":     {func(_ *circuits.Machine, p fakePlanes, _ *circuits.Operation) { p[0].err = errors.New("x") }, true},
 		"another controller": {func(_ *circuits.Machine, p fakePlanes, _ *circuits.Operation) { p[0].epoch = 6 }, true},
-		"left elsewhere":     {func(m *circuits.Machine, _ fakePlanes, _ *circuits.Operation) { m.Now()[0].Epoch = 4 }, true},
+		"left elsewhere":     {func(m *circuits.Machine, _ fakePlanes, _ *circuits.Operation) { m.Standing()[0].Epoch = 4 }, true},
 		"recalled": {func(m *circuits.Machine, _ fakePlanes, _ *circuits.Operation) {
 			if m.Recall(8) || m.Recall(9) {
 				t.Error("a ticket in hand is in use")

@@ -73,7 +73,7 @@ func (p *Planes) joinPort(cfg Config) {
 func (p *Planes) leavePort() {
 	ports.Lock()
 	defer ports.Unlock()
-	if p.port.leave(p.Machine) {
+	if p.Machine.port.leave(p.Machine) {
 		delete(ports.at, p.Controller)
 	}
 }
@@ -98,7 +98,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 	if err != nil {
 		return err
 	}
-	p.Packets = dispatch.PacketCosts(transport)
+	p.Site.Packets = dispatch.PacketCosts(transport)
 	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
@@ -114,7 +114,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 		return err
 	}
 	p.switches = &Switches{p}
-	p.joinPort(Config{Rank: c.Rank, Holder: c.ID, Places: p.Places, Planes: len(fab.Planes),
+	p.joinPort(Config{Rank: c.Rank, Holder: c.ID, Places: p.Site.Places, Planes: len(fab.Planes),
 		Timeout: c.Cfg.Timeout, Declined: func(seq uint64) { p.tell(AnswerRecall(seq, false)) },
 		Contested: func() { p.tell(control.Message{Kind: control.MsgContested}) }})
 	recorder.Of(c).Planes = len(fab.Planes)
@@ -141,7 +141,8 @@ func (p *Planes) Describe() string {
 	if p == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%d planes at %s, port %d", len(p.now), p.Controller.Key.Controller, p.Controller.Key.Port)
+	at := &p.Controller.Key
+	return fmt.Sprintf("%d planes at %s, port %d", len(p.Site.Planes), at.Controller, at.Port)
 }
 
 // Switches returns the switches, whose maps connect ranks.
@@ -150,7 +151,7 @@ func (p *Planes) Switches() *Switches { return p.switches }
 // Waiting returns what the planes of the operation in progress wait for, as far as the controller knows. It may block.
 func (p *Planes) Waiting() string {
 	var planes []string
-	for j := range p.ticket.Use.Each() {
+	for j := range p.Machine.ticket.Use.Each() {
 		planes = append(planes, p.WaitingOn(j))
 	}
 	return strings.Join(planes, "; ")
@@ -179,11 +180,11 @@ func (p *Planes) Quiesce(limit time.Duration) {
 	}
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		pending := false
-		for j := range p.now {
+		for j := range p.Machine.standing {
 			if p.c.Failed() {
 				return
 			}
-			reached, err := p.Reached(j)
+			reached, err := p.Machine.Reached(j)
 			if err != nil {
 				continue // a failed plane does not move any more
 			}
@@ -228,7 +229,7 @@ type Switches struct{ p *Planes }
 
 // Post implements [exec.Switch].
 func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	return s.p.Controller.Post(plane, epoch, s.p.c.ID, s.p.Overlay(plane, target))
+	return s.p.Controller.Post(plane, epoch, s.p.c.ID, s.p.Machine.Overlay(plane, target))
 }
 
 // Poll implements [exec.Switch]. A refused post of this communicator is an error too.
@@ -275,8 +276,8 @@ func (p *Planes) Uses() Uses {
 // noteMoving notes whether an operation leaves planes that still move to where the next operation begins.
 func (p *Planes) noteMoving() {
 	p.uses.moving = time.Time{}
-	for j := range p.ticket.Use.Each() {
-		if reached, err := p.Reached(j); err == nil && !reached {
+	for j := range p.Machine.ticket.Use.Each() {
+		if reached, err := p.Machine.Reached(j); err == nil && !reached {
 			p.uses.moving = time.Now()
 			return
 		}
@@ -290,7 +291,7 @@ func (p *Planes) countSwitching(began time.Time) {
 		return
 	}
 	waited := time.Since(began)
-	whole := time.Duration(p.Template.ReconfigUS * float64(time.Microsecond))
+	whole := time.Duration(p.Site.Template.ReconfigUS * float64(time.Microsecond))
 	u.hidden.Add(int64(min(began.Sub(u.moving), max(whole-waited, 0))))
 	u.exposed.Add(int64(waited))
 	u.moving = time.Time{}

@@ -15,8 +15,8 @@ import (
 
 // Initial returns the maps that plans for some planes begin with, nil if planners choose.
 func (p *Planes) Initial(use planeset.Set) []circuit.Permutation {
-	if p.Cfg.PlanCurrent {
-		return ticket.MapsOf(p.now, use)
+	if p.Site.Cfg.PlanCurrent {
+		return ticket.MapsOf(p.Machine.standing, use)
 	}
 	return nil
 }
@@ -29,7 +29,7 @@ func (p *Planes) ObtainPlan(t *Ticket, s calls.Shape) (*planning.Agreed, error) 
 	if t.Flags&ticket.Chained != 0 {
 		return p.obtainChainedPlan(t, s)
 	}
-	f, err := p.Family(planning.ShapeOf(s), t.Use.Len(), p.Initial(t.Use))
+	f, err := p.Site.Family(planning.ShapeOf(s), t.Use.Len(), p.Initial(t.Use))
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (p *Planes) ObtainPlan(t *Ticket, s calls.Shape) (*planning.Agreed, error) 
 	problem := job.Problem
 	a := &planning.Agreed{ID: t.Plan, Problem: problem, StepOf: job.StepOf}
 	if t.Flags&ticket.Interim != 0 {
-		if plan, id, err := p.Interim(problem); err == nil && id == a.ID {
+		if plan, id, err := p.Site.Interim(problem); err == nil && id == a.ID {
 			a.Plan = plan
 			p.Known.Remember(a)
 			return a, nil
@@ -52,7 +52,7 @@ func (p *Planes) ObtainPlan(t *Ticket, s calls.Shape) (*planning.Agreed, error) 
 	if err != nil {
 		return nil, err
 	}
-	job.Learn(p.Cfg, a.Plan)
+	job.Learn(p.Site.Cfg, a.Plan)
 	return a, nil
 }
 
@@ -97,7 +97,7 @@ func (p *Planes) obtainChainedPlan(t *Ticket, s calls.Shape) (*planning.Agreed, 
 	if err != nil {
 		return nil, err
 	}
-	job, err := p.OfChained(s, plan)
+	job, err := p.Site.OfChained(s, plan)
 	if err != nil {
 		return nil, p.badPlan(err)
 	}

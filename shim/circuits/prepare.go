@@ -23,7 +23,7 @@ func (m *Move) Message() *control.Message {
 
 // Prepare reads a move. No data of this rank is on the plane: its last operation there has ended at all ranks.
 func (m *Machine) Prepare(body []byte) (move Move, ok bool) {
-	ok = control.DecodeStrict(body, &move) == nil && move.Plane >= 0 && move.Plane < len(m.now) &&
+	ok = control.DecodeStrict(body, &move) == nil && move.Plane >= 0 && move.Plane < len(m.standing) &&
 		move.Target.Validate(m.cfg.Places.Size()) == nil
 	return move, ok
 }

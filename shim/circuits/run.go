@@ -75,7 +75,7 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 	}
 	moves, err := x.Bind(t)
 	if err == nil && !t.OnPackets() {
-		err = p.CheckMoves(moves)
+		err = p.Machine.CheckMoves(moves)
 	}
 	if err != nil {
 		return p.c.Fail(err)
@@ -84,10 +84,10 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 		return err
 	}
 	if t.OnPackets() {
-		p.Ended()
+		p.Machine.Ended()
 		return nil
 	}
-	done := p.Done(moves)
+	done := p.Machine.Done(moves)
 	if err := p.c.Star.ToLeader(&done); err != nil {
 		return p.c.Fail(err)
 	}
@@ -99,8 +99,8 @@ func (p *Planes) Run(op *Operation, x Executor) error {
 func (p *Planes) acquire(op *Operation) (*Ticket, error) {
 	flight := recorder.Of(p.c)
 	flight.Asked(op.Flight, false)
-	p.cfg.Timeout = p.c.Cfg.Timeout // tests change it
-	t, declined, seq, err := p.Begin(time.Now(), op)
+	p.Machine.cfg.Timeout = p.c.Cfg.Timeout // tests change it
+	t, declined, seq, err := p.Machine.Begin(time.Now(), op)
 	if declined {
 		p.uses.declined.Add(1)
 		err = p.decline(seq)
@@ -111,13 +111,13 @@ func (p *Planes) acquire(op *Operation) (*Ticket, error) {
 		p.uses.ahead.Add(1)
 	default:
 		p.uses.asked.Add(1)
-		request := p.Ask(time.Now(), op)
+		request := p.Machine.Ask(time.Now(), op)
 		if err = p.c.Star.ToLeader(&request); err == nil {
 			t, err = p.awaitTicket(op)
 		}
 	}
 	if err != nil {
-		p.answered() // other communicators do not wait for this one
+		p.Machine.answered() // other communicators do not wait for this one
 		return nil, err
 	}
 	flight.Asked(op.Flight, true)
@@ -132,9 +132,9 @@ func (p *Planes) awaitTicket(op *Operation) (*Ticket, error) {
 			return nil, err
 		}
 		if _, ahead := ticket.IsAhead(answer.Body); !ahead {
-			return p.Take(time.Now(), answer.Body)
+			return p.Machine.Take(time.Now(), answer.Body)
 		}
-		t, declined, err := p.Claim(time.Now())
+		t, declined, err := p.Machine.Claim(time.Now())
 		if declined {
 			err = p.decline(op.Seq)
 		}
@@ -149,11 +149,11 @@ func (p *Planes) awaitTicket(op *Operation) (*Ticket, error) {
 func (p *Planes) awaitAnswer(op *Operation) (*control.Message, error) {
 	c := p.c
 	for {
-		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(c.StallInterval(), time.Until(p.deadline)))
+		m, err := c.AwaitFor(control.MsgTicket, op.Seq, min(c.StallInterval(), time.Until(p.Machine.deadline)))
 		if err == nil || !errors.Is(err, comm.ErrNothing) {
 			return m, err
 		}
-		late := p.Overdue(time.Now(), op)
+		late := p.Machine.Overdue(time.Now(), op)
 		switch {
 		case late == nil && op.Shape == nil: // sends and receives have no number to compare between ranks
 			stall.ReportFaults(c)
@@ -180,7 +180,7 @@ func (p *Planes) awaitAnswer(op *Operation) (*control.Message, error) {
 // awaitPlanes waits until the planes are in the states of the ticket.
 func (p *Planes) awaitPlanes() error {
 	for {
-		if settled, err := p.Settle(time.Now()); settled || err != nil {
+		if settled, err := p.Machine.Settle(time.Now()); settled || err != nil {
 			return err
 		}
 		if err := p.c.AsyncError(); err != nil {

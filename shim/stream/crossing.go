@@ -288,7 +288,7 @@ func (x *crossing) Bind(t *circuits.Ticket) (circuits.Movement, error) {
 		l := &x.lanes[j]
 		*l = crossingLane{epoch: p.Base()[j]}
 		x.maps[j] = x.of.Script.Configs[j]
-		if now := p.Now()[j].Maps; !now.Equal(x.maps[j][0]) {
+		if now := p.Standing()[j].Maps; !now.Equal(x.maps[j][0]) {
 			x.maps[j] = append([]circuit.Permutation{now}, x.maps[j]...)
 			l.epoch++
 		}

@@ -82,8 +82,8 @@ func MapsOf(planes []Plane, use planeset.Set) []circuit.Permutation {
 	return maps
 }
 
-// Standing returns a hash of the epochs and maps of some planes.
-func Standing(planes []Plane, use planeset.Set) (h uint64) {
+// MapsHash returns a hash of the maps of some planes.
+func MapsHash(planes []Plane, use planeset.Set) (h uint64) {
 	for j := range use.Each() {
 		h = h*0x9e3779b97f4a7c15 + planes[j].Hash
 	}

@@ -115,7 +115,7 @@ func (x *collective) Bind(t *circuits.Ticket) (circuits.Movement, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := o.entry(x.shape, plan, t.Use, o.planes.Now())
+	e, err := o.entry(x.shape, plan, t.Use, o.planes.Standing())
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (o *Path) entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 		i++
 	}
 	if setup {
-		key.Maps = ticket.Standing(now, use) | 1 // not 0, which is no setup
+		key.Maps = ticket.MapsHash(now, use) | 1 // not 0, which is no setup
 	}
 	if e := o.session.Programs.Get(key); e != nil {
 		return e, nil
