@@ -122,8 +122,8 @@ func TestStall(t *testing.T) {
 	tm := ringTeam(t, 2, 8, func(int, *Call) {})
 	calls := 0
 	stop := errors.New("mismatch")
-	err := Run(tm.tasks[:1], &Options{StallAfter: time.Millisecond, OnStall: func(stalled []*Task) error {
-		if w, ok := stalled[0].Waiting(); !ok || w.Peer != 1 || w.Kind != program.RecvReduce || w.Op != 3 {
+	err := Run(tm.tasks[:1], &Options{StallAfter: time.Millisecond, OnStall: func() error {
+		if w, ok := tm.tasks[0].Waiting(); !ok || w.Peer != 1 || w.Kind != program.RecvReduce || w.Op != 3 {
 			t.Errorf("waits for %+v", w)
 		}
 		if calls++; calls == 3 {

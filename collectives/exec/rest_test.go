@@ -109,7 +109,7 @@ func TestOwnStandstill(t *testing.T) {
 		s := &standstills{rounds: []int{20 + 30 + 2, 20 + 30 + 3, 0}, stop: absence + 50*time.Millisecond}
 		err := s.run(t, &Options{
 			Spin: 20, Yield: 30, Timeout: 20 * time.Millisecond, StallAfter: time.Millisecond,
-			OnStall: func([]*Task) error { return errors.New("stalled") },
+			OnStall: func() error { return errors.New("stalled") },
 		})
 		if err != nil {
 			t.Error(err)

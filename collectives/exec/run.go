@@ -27,7 +27,7 @@ type Options struct {
 	Deadline time.Time
 	// OnStall is called if there has been no progress for StallAfter (0: one second), and again after each further
 	// StallAfter. If it returns an error, the Run ends with it.
-	OnStall    func(stalled []*Task) error
+	OnStall    func() error
 	StallAfter time.Duration
 }
 
@@ -272,7 +272,7 @@ func (d *driver) checkTimeout(now time.Time) error {
 		return nil
 	}
 	d.stalled = now
-	return d.o.OnStall(d.tasks[d.first:])
+	return d.o.OnStall()
 }
 
 // checkDeadline returns an error if the deadline has passed.

@@ -43,12 +43,12 @@ func draw(t testing.TB, plan *plans.Plan, o Options) string {
 
 func TestTimelineShowsThePlan(t *testing.T) {
 	problem, plan := planstest.Load(t, "swot-fig5")
-	text := draw(t, plan, Options{Title: "a < b", Problem: problem, PlaneNames: []string{"east"}})
+	text := draw(t, plan, Options{Title: "a < b", Problem: problem})
 	for want, count := range map[string]int{
 		"a &lt; b": 1,
 		"completes in 1200 us, lower bound 1200 us: optimal": 1,
 		"CCT 1200 us = bound":                                1,
-		">east<":                                             1,
+		">plane 0<":                                          1,
 		">plane 1<":                                          1,
 		">begins xor 1<":                                     2,
 		">to xor 2<":                                         1,
@@ -172,7 +172,7 @@ func TestAnythingCanBeDrawn(t *testing.T) {
 		{Planes: make([][]plans.Entry, 64), CCTUS: 1e-9},
 	} {
 		var b bytes.Buffer
-		o := Options{Measured: [][]plans.Entry{odd, odd, odd}, Width: 1, PlaneNames: []string{"<"}, Problem: &plans.Problem{}}
+		o := Options{Measured: [][]plans.Entry{odd, odd, odd}, Width: 1, Problem: &plans.Problem{}}
 		assert.NoError(t, Timeline(&b, plan, o))
 		if err := xml.Unmarshal(b.Bytes(), new(struct{})); err != nil {
 			t.Errorf("%v\n%s", err, b.String())
@@ -262,7 +262,7 @@ func TestEqualPlanesShareARow(t *testing.T) {
 // TestTrace checks that every plane has a named lane, and every entry a complete event in us.
 func TestTrace(t *testing.T) {
 	problem, plan := planstest.Load(t, "swot-fig5")
-	f := Trace(plan, Options{Problem: problem, PlaneNames: []string{"east"}, Measured: plan.Planes[:1]})
+	f := Trace(plan, Options{Problem: problem, Measured: plan.Planes[:1]})
 	lanes, slices, entries := map[[2]int]any{}, 0, len(plan.Planes[0])
 	for _, plane := range plan.Planes {
 		entries += len(plane)
@@ -277,8 +277,8 @@ func TestTrace(t *testing.T) {
 			}
 		}
 	}
-	if lanes[[2]int{0, 0}] != "east" || lanes[[2]int{0, 1}] != "plane 1" ||
-		lanes[[2]int{1, 0}] != "east" || slices != entries {
+	if lanes[[2]int{0, 0}] != "plane 0" || lanes[[2]int{0, 1}] != "plane 1" ||
+		lanes[[2]int{1, 0}] != "plane 0" || slices != entries {
 		t.Errorf("lanes %v, %d slices of %d", lanes, slices, entries)
 	}
 	if e := f.Events[2]; e.Name != "step 0" || e.TS != 0 || *e.Dur != 100 || e.Args["bytes per flow"] != 5e6 {

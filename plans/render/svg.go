@@ -55,7 +55,7 @@ func (d *drawing) entry(plane int, x, y, w, h float64, e *plans.Entry) {
 	if d.o.Zoom && e.Kind == plans.Reconfigure {
 		style += ` data-ground="white"`
 	}
-	d.Rect(x, y+1, w, h-2, style, fmt.Sprintf("%s: %s", d.planeName(plane), d.describe(e)))
+	d.Rect(x, y+1, w, h-2, style, fmt.Sprintf("plane %d: %s", plane, d.describe(e)))
 	if t := d.traffic[e]; t.hops > 1 && w >= 2 {
 		d.Rect(x, y+h-1-d.band(h), w, d.band(h),
 			fmt.Sprintf(`fill="%s" pointer-events="none"%s`, d.pattern("forward"), times), "")

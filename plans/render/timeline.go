@@ -19,8 +19,6 @@ type Options struct {
 	Width int    // of the picture in pixels; default 1100, at least 400
 	// Problem lets the legend name the pattern and the size of each step.
 	Problem *plans.Problem
-	// PlaneNames replaces "plane 0", "plane 1", ...
-	PlaneNames []string
 	// Measured is what a run did: entries per plane, in us from its start. They are drawn
 	// below the planned ones of the same plane, on the same axis.
 	Measured [][]plans.Entry
@@ -227,20 +225,10 @@ func (d *drawing) same(a, b int) bool {
 		slices.EqualFunc(d.plan.Planes[a], d.plan.Planes[b], equal)
 }
 
-func (d *drawing) planeName(plane int) string {
-	if plane < len(d.o.PlaneNames) {
-		return d.o.PlaneNames[plane]
-	}
-	return fmt.Sprintf("plane %d", plane)
-}
-
 func (d *drawing) row(r row) {
-	name := d.planeName(r.plane)
+	name := fmt.Sprintf("plane %d", r.plane)
 	if r.last > r.plane {
 		name = fmt.Sprintf("planes %d to %d", r.plane, r.last)
-		if r.last < len(d.o.PlaneNames) {
-			name = d.o.PlaneNames[r.plane] + " to " + d.o.PlaneNames[r.last]
-		}
 	}
 	begins := ""
 	if r.plane < len(d.plan.Initial) {

@@ -1,6 +1,8 @@
 package render
 
 import (
+	"fmt"
+
 	"lightpath/internal/chrometrace"
 	"lightpath/plans"
 )
@@ -24,7 +26,7 @@ func Trace(plan *plans.Plan, o Options) *chrometrace.File {
 		}
 		f.NameProcess(pid, name)
 		for j, entries := range s.planes {
-			f.NameLane(pid, j, d.planeName(j))
+			f.NameLane(pid, j, fmt.Sprintf("plane %d", j))
 			for i := range entries {
 				e := &entries[i]
 				if finite(e.StartUS) && finite(e.EndUS) && e.EndUS >= e.StartUS { // JSON has no other numbers

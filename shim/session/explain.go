@@ -146,7 +146,7 @@ func (s *Session) reportReceives(c *comm.Core) {
 }
 
 // stalled tells the leaders in which calls this rank waits, and the flight recorders for what it waits.
-func (s *Session) stalled([]*exec.Task) error {
+func (s *Session) stalled() error {
 	var said *comm.Core // only the first unfinished task of a communicator waits
 	for i, t := range s.tasks {
 		ref := &s.refs[i]
