@@ -114,7 +114,7 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 		g.members = append(g.members, m)
 	}
 	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, RoundWait: time.Second,
-		Repeats: cfg.repeats, Turn: g.members[0].machine.Turn}
+		Repeats: cfg.repeats, NextUser: g.members[0].machine.NextUser}
 	if cfg.share {
 		own.ShareAfter = 1
 	}

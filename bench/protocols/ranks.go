@@ -218,7 +218,7 @@ func (m *member) take(q *control.Message) {
 	case control.MsgRecall:
 		m.answer(circuits.AnswerRecall(q.Seq, m.machine.Recall(q.Seq)))
 	case control.MsgPrepare:
-		if r, ok := m.machine.Prepare(q.Body); ok {
+		if r, ok := m.machine.ReadMove(q.Body); ok {
 			m.host.post(agree{plane: r.Plane, epoch: r.Epoch, holder: m.g.cfg.id, target: r.Target})
 		}
 	}

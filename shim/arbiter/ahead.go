@@ -175,7 +175,7 @@ func (m *Machine) join(rank int, s *calls.Shape) error {
 		}
 		return stall.Mismatch(m.work.seq, first, x, rank, y)
 	}
-	if a := &m.ahead; m.wanted && m.turn() != circuits.Alone && m.clock.Sub(a.split) > SharedWait/2 {
+	if a := &m.ahead; m.wanted && m.nextUser() != circuits.Alone && m.clock.Sub(a.split) > SharedWait/2 {
 		a.conflicts++
 		a.skip = 1 << min(a.conflicts, 10)
 		a.split = m.clock

@@ -43,8 +43,8 @@ type Config struct {
 	// ShareAfter is how many operations, one after the other, have to move no circuit after they have begun, before planes
 	// are shared; 0: they never are.
 	ShareAfter int
-	// Turn returns whose operation comes next at the leader's port; nil: this communicator is alone there.
-	Turn func() circuits.Turn
+	// NextUser returns whose operation comes next at the leader's port; nil: this communicator is alone there.
+	NextUser func() circuits.NextUser
 }
 
 // Machine issues the tickets of a communicator. Not safe for concurrent use.

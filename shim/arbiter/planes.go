@@ -133,7 +133,7 @@ func (m *Machine) acquire() error {
 		return m.decide()
 	case m.contested:
 		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: MaxHold})
-	case m.iteration.learner == nil || m.turn() == circuits.Alone:
+	case m.iteration.learner == nil || m.nextUser() == circuits.Alone:
 		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: GrantWait})
 	default:
 		m.act(Action{Kind: SetTimer, Timer: IdleTimer, After: SharedWait})

@@ -11,12 +11,12 @@ import (
 // Communicators of one job use the planes by turns. What follows obtains planes before ranks ask, if the leader's port
 // expects this communicator's operation next, and gives them back at once if it expects another one's.
 
-// turn returns whose operation comes next at the leader's port.
-func (m *Machine) turn() circuits.Turn {
-	if m.cfg.Turn == nil {
+// nextUser returns whose operation comes next at the leader's port.
+func (m *Machine) nextUser() circuits.NextUser {
+	if m.cfg.NextUser == nil {
 		return circuits.Alone
 	}
-	return m.cfg.Turn()
+	return m.cfg.NextUser()
 }
 
 // predicted returns the operation that comes next, if there may be a ticket ahead for it.
@@ -40,7 +40,7 @@ func (m *Machine) onNext() error {
 
 // askAhead requests planes for the predicted operation, before ranks ask.
 func (m *Machine) askAhead() {
-	if _, ok := m.predicted(); ok && m.stage == idle && m.held == 0 && m.turn() == circuits.Ours {
+	if _, ok := m.predicted(); ok && m.stage == idle && m.held == 0 && m.nextUser() == circuits.Ours {
 		m.requestPlanes()
 	}
 }
@@ -51,7 +51,7 @@ func (m *Machine) issueExpected() error {
 		return nil
 	}
 	ahead, err := false, error(nil)
-	if m.turn() == circuits.Ours {
+	if m.nextUser() == circuits.Ours {
 		m.ahead.elsewhere = false
 		ahead, err = m.issueAhead()
 	}
@@ -88,7 +88,7 @@ func (m *Machine) handsOver() bool {
 	if _, ok := m.iteration.next(); !ok {
 		return false
 	}
-	switch m.turn() {
+	switch m.nextUser() {
 	case circuits.Theirs:
 		return true
 	case circuits.Ours:
@@ -100,7 +100,7 @@ func (m *Machine) handsOver() bool {
 
 // patience is how long planes wait for the predicted operation while another request waits for them.
 func (m *Machine) patience() time.Duration {
-	if m.turn() == circuits.Ours {
+	if m.nextUser() == circuits.Ours {
 		return max(IdleHold, MaxHold-m.clock.Sub(m.since))
 	}
 	return IdleHold

@@ -12,16 +12,16 @@ import (
 
 // turns returns a machine as repeating does, at a port with other communicators. Its ranks are in operation 3, and turn
 // is whose operation comes next at the port.
-func turns(t *testing.T) (r *rig, turn *circuits.Turn) {
+func turns(t *testing.T) (r *rig, turn *circuits.NextUser) {
 	t.Helper()
 	return turnsOf(t, 2)
 }
 
 // turnsOf is turns on planes of so many ports.
-func turnsOf(t *testing.T, ports int) (r *rig, turn *circuits.Turn) {
+func turnsOf(t *testing.T, ports int) (r *rig, turn *circuits.NextUser) {
 	t.Helper()
-	r, turn = repeating(t, ports), new(circuits.Turn)
-	r.m.cfg.Turn = func() circuits.Turn { return *turn }
+	r, turn = repeating(t, ports), new(circuits.NextUser)
+	r.m.cfg.NextUser = func() circuits.NextUser { return *turn }
 	return r, turn
 }
 
@@ -33,7 +33,7 @@ var (
 )
 
 // away ends operation 3, after which another communicator has its turn, and then this one is next.
-func away(r *rig, turn *circuits.Turn) {
+func away(r *rig, turn *circuits.NextUser) {
 	r.t.Helper()
 	*turn = circuits.Theirs
 	r.step(r.done(0, 3), "stop 0")

@@ -28,7 +28,7 @@ func Handle(c *comm.Core) {
 	})
 	c.Handle(control.MsgPrepare, func(q *control.Message) {
 		if p := Of(c); p != nil {
-			if m, ok := p.Machine.Prepare(q.Body); ok {
+			if m, ok := p.Machine.ReadMove(q.Body); ok {
 				// If the post fails, the plane has failed, and the leader sees that.
 				_ = p.Controller.Post(m.Plane, m.Epoch, c.ID, m.Target)
 			}

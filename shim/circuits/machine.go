@@ -44,7 +44,7 @@ type Config struct {
 // It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
 // this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
 //
-// Not safe for concurrent use, except for Offer, Recall, Prepare, Turn and OnNext.
+// Not safe for concurrent use, except for Offer, Recall, ReadMove, NextUser and OnNext.
 type Machine struct {
 	cfg  Config
 	view View
@@ -241,7 +241,7 @@ func (m *Machine) Done(moves Movement) control.Message {
 	if m.cfg.Rank == 0 {
 		t.Flags = ticket.Maps
 	}
-	if turn := m.Turn(); turn == Open || turn == Theirs {
+	if next := m.NextUser(); next == Unknown || next == Theirs {
 		t.Flags |= ticket.Elsewhere
 	}
 	m.request = ticket.Append(m.request[:0], &t)

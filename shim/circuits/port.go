@@ -19,15 +19,15 @@ type Port struct {
 // NewPort returns a port that predicts after its order has come so many times.
 func NewPort(repeats int) *Port { return &Port{learner: sequence.New(repeats)} }
 
-// Turn says whose operation comes next at a port.
-type Turn uint8
+// NextUser says whose operation comes next at a port.
+type NextUser uint8
 
 // The turns.
 const (
-	Open   Turn = iota // not known
-	Alone              // this communicator's, since no other uses the planes
-	Ours               // this communicator's, among others
-	Theirs             // another communicator's
+	Unknown NextUser = iota // not known
+	Alone                   // this communicator's, since no other uses the planes
+	Ours                    // this communicator's, among others
+	Theirs                  // another communicator's
 )
 
 func (p *Port) join(m *Machine) {
@@ -44,14 +44,14 @@ func (p *Port) leave(m *Machine) (last bool) {
 	return len(p.all) == 0
 }
 
-// Turn returns whose operation comes next at the port.
-func (m *Machine) Turn() Turn {
+// NextUser returns whose operation comes next at the port.
+func (m *Machine) NextUser() NextUser {
 	m.port.mu.Lock()
 	defer m.port.mu.Unlock()
 	at, cycle := m.port.learner.Next()
 	switch {
 	case cycle == nil:
-		return Open
+		return Unknown
 	case cycle.Keys[at] != m.cfg.Holder:
 		return Theirs
 	case len(cycle.Keys) == 1:

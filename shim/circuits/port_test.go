@@ -30,19 +30,19 @@ func TestPort(t *testing.T) {
 		log = nil
 	}
 	a, b := add(1, "a"), add(2, "b")
-	if a.Ended(); a.Turn() != circuits.Open {
-		t.Errorf("turn %d after one operation", a.Turn())
+	if a.Ended(); a.NextUser() != circuits.Unknown {
+		t.Errorf("turn %d after one operation", a.NextUser())
 	}
-	if a.Ended(); a.Turn() != circuits.Alone || b.Turn() != circuits.Theirs {
-		t.Errorf("turns %d, %d after two operations of one communicator", a.Turn(), b.Turn())
+	if a.Ended(); a.NextUser() != circuits.Alone || b.NextUser() != circuits.Theirs {
+		t.Errorf("turns %d, %d after two operations of one communicator", a.NextUser(), b.NextUser())
 	}
 	check("alone")
 	for range 3 {
 		b.Ended()
 		a.Ended()
 	}
-	if a.Turn() != circuits.Theirs || b.Turn() != circuits.Ours {
-		t.Errorf("turns %d, %d", a.Turn(), b.Turn())
+	if a.NextUser() != circuits.Theirs || b.NextUser() != circuits.Ours {
+		t.Errorf("turns %d, %d", a.NextUser(), b.NextUser())
 	}
 	log = nil
 	b.Ended()

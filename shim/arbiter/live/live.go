@@ -41,10 +41,10 @@ type Leader struct {
 	timers  [arbiter.NumTimers]*time.Timer
 	stop    chan struct{}
 	stopped chan struct{} // closed when the goroutine has ended
-	begin   sync.Once
+	started sync.Once
 	// hits and misses count tickets that went out ahead.
 	hits, misses atomic.Uint64
-	once         sync.Once
+	closed       sync.Once
 }
 
 // awaiting is a plane for which an Await action is under way.
@@ -89,11 +89,11 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	l.machine = arbiter.New(arbiter.Config{
 		Ranks: c.Ranks, Site: &p.Site, RoundWait: c.Cfg.DemandWait,
 		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
-		ShareAfter: arbiter.DefaultShareAfter, Turn: p.Turn,
+		ShareAfter: arbiter.DefaultShareAfter, NextUser: p.NextUser,
 	}, view{p}, l.Book)
-	p.OnNext(func() { l.note(arbiter.Event{Kind: arbiter.Next}) })
+	p.OnNext(func() { l.postLater(arbiter.Event{Kind: arbiter.Next}) })
 	p.Controller.WatchWanted(c.ID, func(planes uint64) {
-		l.note(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(planes)})
+		l.postLater(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(planes)})
 	})
 	for i := range l.timers {
 		l.timers[i] = time.NewTimer(time.Hour)
@@ -119,20 +119,20 @@ func (l *Leader) Departed() {
 		return
 	}
 	for _, d := range l.c.Departures() {
-		l.note(arbiter.Event{Kind: arbiter.Left, Rank: d.Rank})
+		l.postLater(arbiter.Event{Kind: arbiter.Left, Rank: d.Rank})
 	}
 	if l.c.Life() == comm.Destroyed {
-		l.note(arbiter.Event{Kind: arbiter.Left})
+		l.postLater(arbiter.Event{Kind: arbiter.Left})
 	}
 }
 
-// note is post for callers that must not block.
-func (l *Leader) note(e arbiter.Event) { go l.post(e) }
+// postLater is post for callers that must not block.
+func (l *Leader) postLater(e arbiter.Event) { go l.post(e) }
 
 // Start begins to serve, first the queued messages.
 func (l *Leader) Start() {
 	if l.machine != nil {
-		l.begin.Do(func() { go l.serve() })
+		l.started.Do(func() { go l.serve() })
 	}
 }
 
@@ -145,13 +145,13 @@ func (l *Leader) post(e arbiter.Event) {
 
 // Close ends the goroutine and gives planes back. Idempotent.
 func (l *Leader) Close() {
-	l.once.Do(func() {
+	l.closed.Do(func() {
 		close(l.stop)
 		if l.Book != nil {
 			l.Book.Close() // the goroutine may be waiting for a plan
 		}
 	})
-	l.begin.Do(func() { close(l.stopped) })
+	l.started.Do(func() { close(l.stopped) })
 	<-l.stopped
 }
 
@@ -176,7 +176,7 @@ func (l *Leader) serve() {
 		case <-l.timers[arbiter.RoundTimer].C:
 			l.step(arbiter.Event{Kind: arbiter.Expired, Timer: arbiter.RoundTimer})
 		case <-look:
-			l.look()
+			l.checkAwaits()
 		case <-l.stop:
 			return
 		}
@@ -267,8 +267,8 @@ func (l *Leader) acquire(lease ocsctl.Lease) {
 	}
 }
 
-// look finds planes that have reached their awaited state or will not reach it.
-func (l *Leader) look() {
+// checkAwaits finds planes that have reached their awaited state or will not reach it.
+func (l *Leader) checkAwaits() {
 	for i := 0; i < len(l.awaits); {
 		w := l.awaits[i]
 		epoch, err := l.p.Switches().Poll(w.plane)

@@ -21,8 +21,8 @@ func (m *Move) Message() *control.Message {
 	return &control.Message{Kind: control.MsgPrepare, Body: body}
 }
 
-// Prepare reads a move. No data of this rank is on the plane: its last operation there has ended at all ranks.
-func (m *Machine) Prepare(body []byte) (move Move, ok bool) {
+// ReadMove reads a move. No data of this rank is on the plane: its last operation there has ended at all ranks.
+func (m *Machine) ReadMove(body []byte) (move Move, ok bool) {
 	ok = control.DecodeStrict(body, &move) == nil && move.Plane >= 0 && move.Plane < len(m.standing) &&
 		move.Target.Validate(m.cfg.Places.Size()) == nil
 	return move, ok
