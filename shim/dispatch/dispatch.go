@@ -14,13 +14,13 @@ import (
 
 // Entry is a program with the kernels that it needs.
 type Entry struct {
-	Prog      *program.Program // nil: the call goes through shared memory, which needs no program
-	Signature uint32           // of the call
-	Algorithm string
-	Kernels   calls.Kernels
-	Plan      *plans.Plan // nil on packet planes
-	Brings    []int64     // bytes that each plane brings this rank; nil: they are not measured
-	Used      uint64      // tick of the last use
+	Prog          *program.Program // nil: the call goes through shared memory, which needs no program
+	Signature     uint32           // of the call
+	Algorithm     string
+	Kernels       calls.Kernels
+	Plan          *plans.Plan // nil on packet planes
+	ReceivedBytes []int64     // bytes that each plane brings this rank; nil: they are not measured
+	Used          uint64      // tick of the last use
 }
 
 // MaxPrograms bounds the table. An application with more shapes pays a search for the oldest entry with each new
@@ -46,48 +46,48 @@ type Table struct {
 }
 
 // Get returns the entry of a key, nil for none.
-func (p *Table) Get(s Key) *Entry {
-	if p.last != nil && p.lastKey == s {
-		return p.last // no other entry has been used since
+func (t *Table) Get(k Key) *Entry {
+	if t.last != nil && t.lastKey == k {
+		return t.last // no other entry has been used since
 	}
-	e := p.Programs[s]
+	e := t.Programs[k]
 	if e != nil {
-		p.use(s, e)
+		t.use(k, e)
 	}
 	return e
 }
 
 // use records the use of an entry.
-func (p *Table) use(s Key, e *Entry) {
-	p.tick++
-	e.Used = p.tick
-	p.last, p.lastKey = e, s
+func (t *Table) use(k Key, e *Entry) {
+	t.tick++
+	e.Used = t.tick
+	t.last, t.lastKey = e, k
 }
 
 // Put adds an entry. If the table is full it drops the one used longest ago.
-func (p *Table) Put(s Key, e *Entry) {
-	if p.Programs == nil {
-		p.Programs = map[Key]*Entry{}
+func (t *Table) Put(k Key, e *Entry) {
+	if t.Programs == nil {
+		t.Programs = map[Key]*Entry{}
 	}
-	if len(p.Programs) >= MaxPrograms {
+	if len(t.Programs) >= MaxPrograms {
 		var oldest Key
 		least := ^uint64(0)
-		for k, v := range p.Programs {
+		for old, v := range t.Programs {
 			if v.Used < least {
-				oldest, least = k, v.Used
+				oldest, least = old, v.Used
 			}
 		}
-		delete(p.Programs, oldest)
+		delete(t.Programs, oldest)
 	}
-	p.Programs[s] = e
-	p.use(s, e)
+	t.Programs[k] = e
+	t.use(k, e)
 }
 
 // DropShares forgets the programs of an agreement on shares that is no longer in force. Programs of even shares stay.
-func (p *Table) DropShares(version uint32) {
+func (t *Table) DropShares(version uint32) {
 	if version != 0 {
-		p.last = nil
-		maps.DeleteFunc(p.Programs, func(s Key, _ *Entry) bool { return s.Shares == version })
+		t.last = nil
+		maps.DeleteFunc(t.Programs, func(k Key, _ *Entry) bool { return k.Shares == version })
 	}
 }
 

@@ -30,7 +30,7 @@ type traceProgram struct {
 }
 
 // Trace appends the program of a collective to LIGHTPATH_TRACE.
-func (p *Table) Trace(c *comm.Core, s *calls.Shape, e *Entry) {
+func (t *Table) Trace(c *comm.Core, s *calls.Shape, e *Entry) {
 	line := traceProgram{
 		Collective: calls.Kinds[s.Kind].Collective.String(), Type: s.Type.String(), Count: s.Count, InPlace: s.InPlace,
 		Algorithm: e.Algorithm,
@@ -41,12 +41,12 @@ func (p *Table) Trace(c *comm.Core, s *calls.Shape, e *Entry) {
 	if e.Plan != nil {
 		line.Planner, line.PredictedUS = e.Plan.Planner, e.Plan.CCTUS
 	}
-	p.traceLine(c, &line)
+	t.traceLine(c, &line)
 }
 
 // TraceExchange appends the program of a round of sends and receives. Its collective is "alltoallv"; Count is the bytes
 // that this rank sends and receives.
-func (p *Table) TraceExchange(c *comm.Core, plan *plans.Plan, prog *program.Program) {
+func (t *Table) TraceExchange(c *comm.Core, plan *plans.Plan, prog *program.Program) {
 	line := traceProgram{
 		Collective: "alltoallv", Type: datatype.Uint8.String(), Algorithm: "exchange",
 		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: prog.Operations(),
@@ -54,12 +54,12 @@ func (p *Table) TraceExchange(c *comm.Core, plan *plans.Plan, prog *program.Prog
 	for _, n := range prog.MsgBytes {
 		line.Count += uint64(n)
 	}
-	p.traceLine(c, &line)
+	t.traceLine(c, &line)
 }
 
 // traceLine appends a line. The first failure is logged and ends the trace.
-func (p *Table) traceLine(c *comm.Core, line *traceProgram) {
-	if c.Cfg.Trace == "" || p.traceFailed {
+func (t *Table) traceLine(c *comm.Core, line *traceProgram) {
+	if c.Cfg.Trace == "" || t.traceFailed {
 		return
 	}
 	line.Event, line.Comm, line.Rank = "program", fmt.Sprintf("%x", c.ID), c.Rank
@@ -74,7 +74,7 @@ func (p *Table) traceLine(c *comm.Core, line *traceProgram) {
 		}
 	}
 	if err != nil {
-		p.traceFailed = true
+		t.traceFailed = true
 		c.Log.Warn("LIGHTPATH_TRACE: %v", err)
 	}
 }

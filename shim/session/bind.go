@@ -86,7 +86,7 @@ func (st *State) PacketEntry(s calls.Shape) (*dispatch.Entry, error) {
 	var units []int
 	if st.Shares != nil && s.Request.Planes == 0 {
 		var err error
-		if key.Shares, units, err = st.Shares.Enter(st.c, st.Seq+1, &st.Programs); err != nil {
+		if key.Shares, units, err = st.Shares.SharesFor(st.c, st.Seq+1, &st.Programs); err != nil {
 			return nil, err
 		}
 	}
@@ -118,7 +118,7 @@ func (s *Session) BindEntry(ref Ref, p *circuits.Planes) error {
 		ec.Endpoint, ec.OCS, ec.Base, ec.SkipDrain = p.End, p.Switches(), p.Base(), p.SkipDrain
 	}
 	ref.toDivide(call)
-	return s.bindTask(ref, &ec, p != nil && recorder.Of(c).Timed, ref.Entry.Brings != nil)
+	return s.bindTask(ref, &ec, p != nil && recorder.Of(c).Timed, ref.Entry.ReceivedBytes != nil)
 }
 
 // bindTask adds a task.

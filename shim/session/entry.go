@@ -46,7 +46,7 @@ func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error
 	}
 	e := &dispatch.Entry{Prog: p, Signature: s.Signature(), Algorithm: col.Algorithm, Kernels: k}
 	if st.Shares != nil {
-		e.Brings = shares.Brings(p)
+		e.ReceivedBytes = shares.ReceivedBytes(p)
 	}
 	st.Programs.Put(key, e)
 	st.Programs.Trace(c, &s, e)

@@ -195,8 +195,8 @@ func (s *Session) setWaiting() {
 func (s *Session) finish() {
 	for i := range s.refs {
 		r := &s.refs[i]
-		if r.Entry != nil && r.Entry.Brings != nil {
-			Of(r.Comm).Shares.Measure(r.Comm, s.tasks[i], r.Entry.Brings)
+		if r.Entry != nil && r.Entry.ReceivedBytes != nil {
+			Of(r.Comm).Shares.Measure(r.Comm, s.tasks[i], r.Entry.ReceivedBytes)
 		}
 		if p := circuits.Of(r.Comm); p != nil && r.onCircuits() {
 			recorder.Of(r.Comm).Traced(r.Flight, s.tasks[i], p.Base())

@@ -88,10 +88,10 @@ func Handle(c *comm.Core) {
 	})
 }
 
-// Enter sets and returns the shares for operation seq, the next to be bound. nil units are even shares. If shares have
-// been proposed for this operation, Enter waits for the leader's conclusion. That needs only the control networks of
-// all ranks, not their callers. The caller holds the communicator's turn.
-func (p *State) Enter(c *comm.Core, seq uint64, t *dispatch.Table) (version uint32, units []int, err error) {
+// SharesFor sets and returns the shares for operation seq, the next to be bound. nil units are even shares. If shares
+// have been proposed for this operation, SharesFor waits for the leader's conclusion. That needs only the control
+// networks of all ranks, not their callers. The caller holds the communicator's turn.
+func (p *State) SharesFor(c *comm.Core, seq uint64, t *dispatch.Table) (version uint32, units []int, err error) {
 	for {
 		n := p.due(seq)
 		if n == nil {
@@ -166,8 +166,8 @@ func (p *State) Measure(c *comm.Core, t *exec.Task, brings []int64) {
 	}
 }
 
-// Brings returns the bytes that a program receives on each plane, nil if they are too few to measure.
-func Brings(p *program.Program) []int64 {
+// ReceivedBytes returns the bytes that a program receives on each plane, nil if they are too few to measure.
+func ReceivedBytes(p *program.Program) []int64 {
 	bytes, total := make([]int64, len(p.Lanes)), int64(0)
 	for j := range p.Lanes {
 		for _, id := range p.Lanes[j].RX {

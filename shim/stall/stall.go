@@ -34,9 +34,9 @@ func GiveUp(c *comm.Core, seq uint64, signature uint32, call string, why error) 
 	_ = c.Star.ToLeader(&control.Message{Kind: control.MsgTimeout, Seq: seq, Arg: uint64(signature), Body: []byte(call)})
 }
 
-// LaunchTimedOut tells the leader that a launch on a device has waited too long. If the launch is a collective, the
-// leader knows which ranks have not called it: LaunchTimedOut gives it a second to fail the communicator first.
-func LaunchTimedOut(c *comm.Core, number uint32, err error) {
+// GiveUpLaunch tells the leader that a launch on a device has waited too long. If the launch is a collective, the
+// leader knows which ranks have not called it: GiveUpLaunch gives it a second to fail the communicator first.
+func GiveUpLaunch(c *comm.Core, number uint32, err error) {
 	for _, op := range recorder.Of(c).OfLaunch(number) {
 		if op.Seq == 0 {
 			continue

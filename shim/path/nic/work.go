@@ -281,7 +281,7 @@ func (x *Path) timedOut(number uint32, on messages.Wait) error {
 	}
 	err := fmt.Errorf("shim: rank %d: a message of %d bytes that it %s has not moved for %v: rank %d, plane %d%s: %w",
 		x.c.Rank, on.Bytes, what, x.c.Cfg.Timeout, on.Peer, on.Plane, x.epochText(on.Plane), errdefs.ErrTimeout)
-	stall.LaunchTimedOut(x.c, number, err)
+	stall.GiveUpLaunch(x.c, number, err)
 	return err
 }
 

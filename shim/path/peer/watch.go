@@ -268,7 +268,7 @@ func (x *Path) timedOut(number uint32) error {
 	c := x.c
 	err := fmt.Errorf("shim: rank %d: launch %d on its device has waited %v: %s%s: %w",
 		x.me, number, c.Cfg.Timeout, x.missing(), stream.QueueHint(c), errdefs.ErrTimeout)
-	stall.LaunchTimedOut(c, number, err)
+	stall.GiveUpLaunch(c, number, err)
 	return err
 }
 

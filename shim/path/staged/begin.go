@@ -91,5 +91,5 @@ func knows(c *comm.Core, call *calls.Call) bool {
 		return false
 	}
 	e := session.Of(c).Programs.Get(dispatch.Key{Shape: calls.ShapeOf(call)})
-	return e != nil && e.Brings == nil
+	return e != nil && e.ReceivedBytes == nil
 }
