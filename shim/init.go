@@ -278,7 +278,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 	if f := calls.FactsOf(c); err == nil {
 		f.Planes = planeset.All(len(session.Of(c).Packet.Planes()))
 		if o := circuits.Of(c); o != nil {
-			f.Circuits, f.Planes, f.CircuitKind = true, o.All(), o.Template.Circuits
+			f.Circuits, f.Planes, f.CircuitKind = true, o.Site.All(), o.Site.Template.Circuits
 		}
 	}
 	if err == nil {
@@ -340,7 +340,7 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric,
 		h.Port, h.PortGiven = c.Cfg.FabricRank, true
 	}
 	if p := membership.Of(c).Parent(); p != nil && circuits.Of(p) != nil {
-		h.Port, h.PortGiven = circuits.Of(p).Places.Ports()[p.Rank], true
+		h.Port, h.PortGiven = circuits.Of(p).Site.Places.Ports()[p.Rank], true
 	}
 	if l.Control != nil {
 		h.Control = l.Control.Addr().String()

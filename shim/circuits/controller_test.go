@@ -59,7 +59,7 @@ func TestPlaneDisabled(t *testing.T) {
 					t.Fatalf("rank %d: %v", i%4, err)
 				}
 			}
-			return circuits.Of(a.Comms[1]).Ticket().Use == use && circuits.Of(b.Comms[2]).Ticket().Use == use
+			return circuits.Of(a.Comms[1]).Machine.Ticket().Use == use && circuits.Of(b.Comms[2]).Machine.Ticket().Use == use
 		})
 	}
 	if !uses(0b11) {
@@ -74,7 +74,7 @@ func TestPlaneDisabled(t *testing.T) {
 			require.NoError(t, core.Enable(j, "ops"))
 		}
 		if !uses(c.use) {
-			t.Errorf("planes %#b are in service, %#b in use", c.use, circuits.Of(a.Comms[1]).Ticket().Use)
+			t.Errorf("planes %#b are in service, %#b in use", c.use, circuits.Of(a.Comms[1]).Machine.Ticket().Use)
 		}
 	}
 	for _, want := range []string{"plane p1 is out of service", "disabled by ops: mirrors are being cleaned",
@@ -111,7 +111,7 @@ func TestPlaneBreaks(t *testing.T) {
 	uses := func(w *shimtest.World, want planeset.Set) {
 		t.Helper()
 		w.RunAll(t, rng, 777)
-		if use := circuits.Of(w.Comms[3]).Ticket().Use; use != want {
+		if use := circuits.Of(w.Comms[3]).Machine.Ticket().Use; use != want {
 			t.Errorf("planes %#b are in use, want %#b", use, want)
 		}
 	}
@@ -172,7 +172,7 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 		t.Fatal("the leader has not found the other controller")
 	}
 	w.RunAll(t, rng, 101)
-	if e := circuits.Of(w.Comms[2]).Standing()[0].Epoch; e < 1000 {
+	if e := circuits.Of(w.Comms[2]).Machine.Standing()[0].Epoch; e < 1000 {
 		t.Errorf("plane 0 is at epoch %d", e)
 	}
 }

@@ -84,8 +84,8 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !shimtest.Eventually(func() bool { w.RunAll(t, rng, 501); return circuits.Of(w.Comms[2]).Ticket().Use == use }) {
-			t.Errorf("planes %#b are in use, want %#b", circuits.Of(w.Comms[2]).Ticket().Use, use)
+		if !shimtest.Eventually(func() bool { w.RunAll(t, rng, 501); return circuits.Of(w.Comms[2]).Machine.Ticket().Use == use }) {
+			t.Errorf("planes %#b are in use, want %#b", circuits.Of(w.Comms[2]).Machine.Ticket().Use, use)
 		}
 	}
 	if problems := lost(); len(problems) > 0 {

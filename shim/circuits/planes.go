@@ -25,8 +25,8 @@ import (
 // Planes is a rank's side of the planes with circuits. Maps connect ranks of the communicator unless said otherwise.
 // The communicator's turn guards all fields that have no lock of their own.
 type Planes struct {
-	planning.Site
-	*Machine
+	Site       planning.Site         // plans for the planes
+	Machine    *Machine              // decides this rank's side of operations
 	Controller *endpoints.Controller // moves the planes
 	End        transport.Endpoint
 	HCAs       topology.HCAs  // for planes of RDMA ports

@@ -124,8 +124,8 @@ func TestNewsTravelsSlowly(t *testing.T) {
 	leader.Down.Store(0)
 	other.Polls.Store(20)
 	w.Must(call)
-	if circuits.Of(w.Comms[1]).Ticket().Use != 0b11 {
-		t.Errorf("planes %#b are in use", circuits.Of(w.Comms[1]).Ticket().Use)
+	if circuits.Of(w.Comms[1]).Machine.Ticket().Use != 0b11 {
+		t.Errorf("planes %#b are in use", circuits.Of(w.Comms[1]).Machine.Ticket().Use)
 	}
 	shimtest.AwaitReleased(t, core)
 	other.Down.Store(0b01)

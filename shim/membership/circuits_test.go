@@ -27,11 +27,11 @@ func TestKinOnCircuits(t *testing.T) {
 	})
 	shimtest.NoErrors(t, errs)
 	for r, c := range halves.Children {
-		if got := circuits.Of(c).Places.Ports()[c.Rank]; got != r {
+		if got := circuits.Of(c).Site.Places.Ports()[c.Rank]; got != r {
 			t.Errorf("rank %d has port %d in the child", r, got)
 		}
-		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(circuits.Of(c).Places.Ports(), want) {
-			t.Errorf("ports %v, want %v", circuits.Of(c).Places.Ports(), want)
+		if want := []int{4 + r%2, 2 + r%2, r % 2}; !slices.Equal(circuits.Of(c).Site.Places.Ports(), want) {
+			t.Errorf("ports %v, want %v", circuits.Of(c).Site.Places.Ports(), want)
 		}
 	}
 	left := shimtest.WorldOf(t, w.Comms[1:4])
@@ -101,7 +101,7 @@ func TestShrinkOnCircuits(t *testing.T) {
 	f.Must(shimtest.CheckSums)
 	f.Must(shimtest.CheckSums)
 	for r, c := range f.Children {
-		if got := circuits.Of(c).Places.Ports()[r]; got != r+1 {
+		if got := circuits.Of(c).Site.Places.Ports()[r]; got != r+1 {
 			t.Errorf("rank %d has port %d", r, got)
 		}
 	}

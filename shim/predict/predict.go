@@ -121,18 +121,18 @@ func onCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	if last != nil {
 		return last.Plan.CCTUS, nil
 	}
-	use := circuits.Of(c).All()
+	use := circuits.Of(c).Site.All()
 	if s.Request.Planes != 0 {
 		use = s.Request.Planes
 	}
-	problem, _, err := circuits.Of(c).Pose(planning.ShapeOf(s), use.Len(), nil)
+	problem, _, err := circuits.Of(c).Site.Pose(planning.ShapeOf(s), use.Len(), nil)
 	if err != nil {
 		return 0, err
 	}
-	if circuits.Of(c).Small(planning.ShapeOf(s), problem) {
+	if circuits.Of(c).Site.Small(planning.ShapeOf(s), problem) {
 		return onPackets(c, s)
 	}
-	plan, _, err := circuits.Of(c).Interim(problem)
+	plan, _, err := circuits.Of(c).Site.Interim(problem)
 	if err != nil {
 		return 0, err
 	}

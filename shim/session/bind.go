@@ -115,7 +115,7 @@ func (s *Session) BindEntry(ref Ref, p *circuits.Planes) error {
 	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
 	ec.Buffers[schedule.Scratch] = st.scratchOf(ref.Entry.Prog.ScratchBytes)
 	if p != nil {
-		ec.Endpoint, ec.OCS, ec.Base, ec.SkipDrain = p.End, p.Switches(), p.Base(), p.SkipDrain
+		ec.Endpoint, ec.OCS, ec.Base, ec.SkipDrain = p.End, p.Switches(), p.Machine.Base(), p.SkipDrain
 	}
 	ref.toDivide(call)
 	return s.bindTask(ref, &ec, p != nil && recorder.Of(c).Timed, ref.Entry.ReceivedBytes != nil)

@@ -199,7 +199,7 @@ func (s *Session) finish() {
 			Of(r.Comm).Shares.Measure(r.Comm, s.tasks[i], r.Entry.ReceivedBytes)
 		}
 		if p := circuits.Of(r.Comm); p != nil && r.onCircuits() {
-			recorder.Of(r.Comm).Traced(r.Flight, s.tasks[i], p.Base())
+			recorder.Of(r.Comm).Traced(r.Flight, s.tasks[i], p.Machine.Base())
 		}
 		r.Finish()
 	}

@@ -286,9 +286,9 @@ func (x *crossing) Bind(t *circuits.Ticket) (circuits.Movement, error) {
 	}
 	for j := range t.Use.Each() {
 		l := &x.lanes[j]
-		*l = crossingLane{epoch: p.Base()[j]}
+		*l = crossingLane{epoch: p.Machine.Base()[j]}
 		x.maps[j] = x.of.Script.Configs[j]
-		if now := p.Standing()[j].Maps; !now.Equal(x.maps[j][0]) {
+		if now := p.Machine.Standing()[j].Maps; !now.Equal(x.maps[j][0]) {
 			x.maps[j] = append([]circuit.Permutation{now}, x.maps[j]...)
 			l.epoch++
 		}
@@ -302,7 +302,7 @@ func (x *crossing) Drive() error {
 	c, p := x.in.c, circuits.Of(x.in.c)
 	for j, maps := range x.maps {
 		if len(maps) > len(x.of.Script.Configs[j]) && maps[0][c.Rank] != maps[1][c.Rank] {
-			if err := p.Switches().Post(j, p.Base()[j], maps[1]); err != nil {
+			if err := p.Switches().Post(j, p.Machine.Base()[j], maps[1]); err != nil {
 				return c.Fail(x.failed(j, err))
 			}
 		}

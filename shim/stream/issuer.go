@@ -109,7 +109,7 @@ func NewIssuer(c *comm.Core, o Options) *Issuer {
 	in.streams, in.joints = make([]device.Stream, o.Lanes), make([]device.Event, o.Lanes)
 	in.cross.setUp(o.Lanes)
 	if p := circuits.Of(c); p != nil {
-		in.site = p.WithoutForwarding()
+		in.site = p.Site.WithoutForwarding()
 		if c.Rank == 0 {
 			live.Of(c).Scripted = in.knownPlan
 		}

@@ -143,7 +143,7 @@ func (in *Issuer) solve(s calls.Shape) (*planning.Agreed, error) {
 		return nil, err
 	}
 	p := circuits.Of(in.c)
-	same := p != nil && !p.Template.Forwarding // the book's plans solve the same problem
+	same := p != nil && !p.Site.Template.Forwarding // the book's plans solve the same problem
 	if same {
 		f = f.Share(in.c.Cfg.PlanDir)
 	}

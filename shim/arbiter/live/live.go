@@ -89,9 +89,9 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	l.machine = arbiter.New(arbiter.Config{
 		Ranks: c.Ranks, Site: &p.Site, RoundWait: c.Cfg.DemandWait,
 		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
-		ShareAfter: arbiter.DefaultShareAfter, NextUser: p.NextUser,
+		ShareAfter: arbiter.DefaultShareAfter, NextUser: p.Machine.NextUser,
 	}, view{p}, l.Book)
-	p.OnNext(func() { l.postLater(arbiter.Event{Kind: arbiter.Next}) })
+	p.Machine.OnNext(func() { l.postLater(arbiter.Event{Kind: arbiter.Next}) })
 	p.Controller.WatchWanted(c.ID, func(planes uint64) {
 		l.postLater(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(planes)})
 	})

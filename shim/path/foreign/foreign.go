@@ -93,12 +93,12 @@ func lanesOf(c *comm.Core) (lanes int, why string) {
 		return 0, "there are no planes with circuits, and LIGHTPATH_ALGORITHM chooses no algorithm"
 	case p == nil:
 		return 1, ""
-	case p.Template.Circuits != plans.Duplex:
+	case p.Site.Template.Circuits != plans.Duplex:
 		// A receiver answers on the same plane: with a credit, an acknowledgement.
 		return 0, fmt.Sprintf("the planes' circuits are %v, and the other library needs such as lead both ways (duplex)",
-			p.Template.Circuits)
+			p.Site.Template.Circuits)
 	}
-	planes := len(p.Planes)
+	planes := len(p.Site.Planes)
 	if nets := len(c.Cfg.InterposeNets); nets != planes && (nets > 0 || planes > 1) {
 		return 0, fmt.Sprintf("there are %d planes, and LIGHTPATH_INTERPOSE_NETS names %d networks of the other library",
 			planes, nets)
@@ -189,7 +189,7 @@ func newIDs(all []*wire, lib Library) (ids [][][IDBytes]byte, failure error) {
 // laneName is the name of a lane's communicator in the other library.
 func laneName(c *comm.Core, j int) string {
 	if p := circuits.Of(c); p != nil {
-		return "lightpath " + p.Planes[j].Name
+		return "lightpath " + p.Site.Planes[j].Name
 	}
 	return "lightpath"
 }

@@ -50,7 +50,7 @@ func (p *ports) listen(x *Path) (mine offer, lanes int, err error) {
 	}
 	c, hcas, planes := x.c, x.c.Cfg.IB.HCAs, x.c.Cfg.Planes
 	if x.circuits {
-		hcas, planes = circuits.Of(c).HCAs, len(circuits.Of(c).Planes)
+		hcas, planes = circuits.Of(c).HCAs, len(circuits.Of(c).Site.Planes)
 	}
 	if p.Ports, err = endpoints.OpenPorts(c, hcas, planes); err != nil {
 		return mine, 0, err

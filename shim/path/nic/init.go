@@ -57,7 +57,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	}
 	if o := circuits.Of(c); o != nil {
 		_, overRDMA := o.End.(*endpoints.RDMA)
-		if why := whyNotOverCircuits(c.Cfg, o.Template.Circuits, overRDMA); why != "" {
+		if why := whyNotOverCircuits(c.Cfg, o.Site.Template.Circuits, overRDMA); why != "" {
 			return why, nil
 		}
 	}

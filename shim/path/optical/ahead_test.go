@@ -146,7 +146,7 @@ func TestDisabledInGap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	use := func() (n int) {
 		require.NoError(t, iteration[0].Run(w, rng))
-		return circuits.Of(w.Comms[0]).Ticket().Use.Len()
+		return circuits.Of(w.Comms[0]).Machine.Ticket().Use.Len()
 	}
 	require.NoError(t, server.Core().Disable(1, "maintenance", "test"))
 	if !shimtest.Eventually(func() bool { return use() == 1 }) {

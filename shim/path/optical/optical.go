@@ -115,7 +115,7 @@ func (x *collective) Bind(t *circuits.Ticket) (circuits.Movement, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := o.entry(x.shape, plan, t.Use, o.planes.Standing())
+	e, err := o.entry(x.shape, plan, t.Use, o.planes.Machine.Standing())
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (o *Path) entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	if e := o.session.Programs.Get(key); e != nil {
 		return e, nil
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, dispatch.Circuits, c.Cfg, p.Pods)
+	col, err := dispatch.BuildSchedule(&s, c.Ranks, dispatch.Circuits, c.Cfg, p.Site.Pods)
 	if err != nil {
 		return nil, err
 	}
@@ -158,11 +158,11 @@ func (o *Path) entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 		SectionSteps: sectionSteps,
 	}
 	if setup {
-		args.Current = use.SpreadMaps(ticket.MapsOf(now, use), len(p.Planes))
+		args.Current = use.SpreadMaps(ticket.MapsOf(now, use), len(p.Site.Planes))
 	}
 	k := calls.KernelsOf(&s, c.Ranks)
 	args.Scale = k.Scale != nil
-	prog, err := program.Lower(col.Steps, use.Spread(a.Plan, len(p.Planes)), args)
+	prog, err := program.Lower(col.Steps, use.Spread(a.Plan, len(p.Site.Planes)), args)
 	if err != nil {
 		return nil, fmt.Errorf("shim: %v: algorithm %s, planner %s: %w", s.Kind, col.Algorithm, a.Plan.Planner, err)
 	}
@@ -172,7 +172,7 @@ func (o *Path) entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s "+
 		"on %d of %d planes, setup %v",
 		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, a.Plan.Planner, a.Plan.CCTUS, a.Plan.Digest, use.Len(),
-		len(p.Planes), setup)
+		len(p.Site.Planes), setup)
 	return e, nil
 }
 

@@ -100,7 +100,7 @@ func (x *round) program(t *circuits.Ticket) (*program.Program, error) {
 		return nil, fmt.Errorf("%w: the ticket of round %#x is of another plan", control.ErrMessage, x.number)
 	}
 	c, st, p := x.o.c, x.o.session, x.o.planes
-	key := exchangeKey{plan: t.Plan, maps: ticket.MapsHash(p.Standing(), t.Use), use: t.Use,
+	key := exchangeKey{plan: t.Plan, maps: ticket.MapsHash(p.Machine.Standing(), t.Use), use: t.Use,
 		mine: digestMessages(st.Group.Sends, st.Group.Recvs)}
 	if known := x.table[key]; known != nil {
 		return known, nil
@@ -109,10 +109,10 @@ func (x *round) program(t *circuits.Ticket) (*program.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := len(p.Planes)
+	all := len(p.Site.Planes)
 	prog, err := program.LowerExchange(program.ExchangeArgs{
 		Rank: c.Rank, Ranks: c.Ranks, Plan: t.Use.Spread(plan, all),
-		Current: t.Use.SpreadMaps(ticket.MapsOf(p.Standing(), t.Use), all),
+		Current: t.Use.SpreadMaps(ticket.MapsOf(p.Machine.Standing(), t.Use), all),
 	}, st.Group.Sends, st.Group.Recvs)
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d, grouped sends and receives, planner %s: %w", c.Rank, plan.Planner, err)
