@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -47,10 +46,13 @@ func (w *world) violate(invariant, format string, args ...any) {
 }
 
 // leaves checks a frame when it leaves and when it arrives: light goes to its receiver, unless a fault has just removed
-// the light.
+// the light. An operator may set a plane while a rank stands still that has not come back within the grace time. The
+// rank's next frame is lost.
 func (t *truth) leaves(from int, f *frame) {
 	if to := t.lit()[from]; to != f.to {
-		if f.lost = true; !t.disturbed {
+		stood := t.w.ports[from].node.paused
+		asleep := stood.from < t.setAt && t.setAt < stood.to && t.w.clock-stood.to < int64(time.Second)
+		if f.lost = true; !t.disturbed && !asleep {
 			t.w.violate(darkSuccess, "plane %d: data of port %d for port %d: the light goes to %d", t.plane, from, f.to, to)
 		}
 	}
@@ -104,7 +106,6 @@ func (t *truth) published(p *process, before, n *news) {
 			t.good.m, t.intents)
 	}
 	t.good = n
-	maps.DeleteFunc(t.intents, func(epoch uint32, _ []circuit.Permutation) bool { return epoch < n.epoch })
 	if before.fault != nil && !t.ordered && ofDevice(before.fault) {
 		w.violate(returnsItself, "plane %d: in service again at epoch %d, without an operator, after: %v", t.plane, n.epoch,
 			before.fault)
@@ -143,7 +144,10 @@ func (t *truth) onTheWay(epoch uint32, was, m circuit.Permutation) bool {
 func (t *truth) isWanted(m circuit.Permutation) bool {
 	for port, to := range m {
 		known := to == t.good.m[port]
-		for _, moves := range t.intents {
+		for epoch, moves := range t.intents {
+			if epoch < t.good.epoch {
+				continue
+			}
 			for _, w := range moves {
 				known = known || to == w[port] || to == circuit.Dark && w[port] != t.good.m[port]
 			}
