@@ -78,6 +78,9 @@ func (f *simulationFlags) check(fl *pflag.FlagSet) error {
 			return fmt.Errorf("--%s: %d is outside %d..%d", size.Name, *size.Value, size.Low, size.High)
 		}
 	}
+	if err := f.config.Check(); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
 	for i, name := range f.config.Faults {
 		if slices.Contains(f.config.Faults[:i], name) {
 			return fmt.Errorf("--fault: %s is given twice", name)
