@@ -341,7 +341,10 @@ func (w *world) order(p *process, plane int, what string, target circuit.Permuta
 		t.orders++
 		err = p.core.BeginEnable(plane, "operator", done)
 	default:
-		t.ordered, t.set, t.setAt = true, nil, t.w.clock
+		t.ordered, t.set, t.setAt = true, nil, w.clock
+		if t.good != nil {
+			t.setEpoch = t.good.epoch
+		}
 		err = p.core.BeginSet(plane, target, "operator", done)
 	}
 	if err != nil {

@@ -46,16 +46,22 @@ func (w *world) violate(invariant, format string, args ...any) {
 }
 
 // leaves checks a frame when it leaves and when it arrives: light goes to its receiver, unless a fault has just removed
-// the light. An operator may set a plane while a rank stands still that has not come back within the grace time. The
-// rank's next frame is lost.
+// the light. An operator may set a plane while a rank is out of touch. Then the next frame of that rank is lost.
 func (t *truth) leaves(from int, f *frame) {
 	if to := t.lit()[from]; to != f.to {
-		stood := t.w.ports[from].node.paused
-		asleep := stood.from < t.setAt && t.setAt < stood.to && t.w.clock-stood.to < int64(time.Second)
-		if f.lost = true; !t.disturbed && !asleep {
+		if f.lost = true; !t.disturbed && !t.setUnknownTo(from) {
 			t.w.violate(darkSuccess, "plane %d: data of port %d for port %d: the light goes to %d", t.plane, from, f.to, to)
 		}
 	}
+}
+
+// setUnknownTo reports whether an operator has set the plane while a port's rank stood still or had no controller, and
+// the rank has not heard of it.
+func (t *truth) setUnknownTo(port int) bool {
+	p := t.w.ports[port]
+	stood := p.node.paused
+	away := !p.host.ready || stood.from < t.setAt && t.setAt < stood.to
+	return t.setAt != 0 && away && p.host.planes[t.plane].epoch <= t.setEpoch
 }
 
 // taken checks a change when a switch begins it. No newer controller has changed the switch, and no data is on a
@@ -181,7 +187,7 @@ func ofDevice(fault error) bool {
 // tookOver checks that a new controller knows all that operators were told.
 func (w *world) tookOver(p *process) {
 	shot, err := p.core.Snapshot()
-	if err != nil || w.store.lost {
+	if err != nil || w.store.lost || w.store.leader != p.rule { // ranks leave a controller that has been replaced
 		return
 	}
 	for j, t := range w.planes {

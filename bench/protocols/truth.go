@@ -26,7 +26,8 @@ type truth struct {
 	asked    int                              // changes that operators have asked for, without an answer
 	ordered  bool                             // an operator has asked for a change since the last failure
 	disabled bool                             // an operator was told so, and has not enabled it since
-	setAt    int64                            // when an operator last asked to set the plane
+	setAt    int64                            // when an operator last asked to set the plane; 0: never
+	setEpoch uint32                           // the epoch of the plane then
 	set      circuit.Permutation              // an operator was told so, and no circuit has changed since; nil: none
 }
 
@@ -34,7 +35,7 @@ type truth struct {
 type frame struct {
 	g       *group
 	to      int
-	lost    bool // a fault has taken the light, or an operator, while the sender stood still
+	lost    bool // a fault has taken the light, or an operator, while the sender was out of touch
 	arrived bool
 }
 
