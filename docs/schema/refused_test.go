@@ -129,6 +129,8 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"plan", holds, `"to":[1,2,0]`, `"to":[1,2,-2]`},
 		{"plan", holds, `"to":[1,2,0]`, `"to":[1,2,0],"step":1`},
 		{"fabric", two, "version: 1", "version: 2"},
+		{"fabric", hosts, "bandwidth: 100Gbps, ", ""},
+		{"fabric", hosts, "alpha: 10us", "hop: 10us"},
 		{"fabric", two, "forwarding: true", "forwarding: 1"},
 		{"fabric", two, "forwarding: true", "forwards: true"},
 		{"fabric", two, "bandwidth: 2Gbps", "bandwidth: 2"},
