@@ -289,7 +289,7 @@ func TestGrantWait(t *testing.T) {
 func TestSmall(t *testing.T) {
 	for _, granted := range []planeset.Set{0b11, 0b01} {
 		r := newRig(t, 1, 1, 2)
-		r.row = planning.Row{Small: true}
+		r.row = planning.Row{Packets: true}
 		r.step(want(0, 1), "stop 0", "acquire 11", "set 0")
 		r.m.Step(r.now, &Event{Kind: Granted, Planes: granted})
 		r.log = nil
