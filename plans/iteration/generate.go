@@ -2,7 +2,6 @@ package iteration
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -203,8 +202,7 @@ func (s *solver) noPlan(ctx context.Context, shape int, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	call := slices.Index(s.p.Of, shape)
-	return fmt.Errorf("%w: calls[%d] (%s): %w", ErrProblem, call, s.p.Trace.Calls[call].Kind(), err)
+	return s.p.bad(slices.Index(s.p.Of, shape), err)
 }
 
 // pool returns the settings on which every shape gets plans. The fastest plans begin and end on some of them; others

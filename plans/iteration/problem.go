@@ -8,6 +8,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/iteration/trace"
+	"lightpath/plans/packets"
 )
 
 // ErrProblem is wrapped by errors about a trace that has no problem on a fabric. The message names the call.
@@ -22,6 +23,11 @@ type Problem struct {
 	Shapes []*plans.Problem
 	Of     []int // call -> its shape
 	chain  bool  // each call waits for the call before, and for no other: the order is fixed
+
+	packets   *packets.Costs // nil: all calls use circuits
+	packetUS  []float64      // by shape: on packet planes
+	onPackets []bool         // by shape
+	numbers   []int          // of the calls in the trace of which this is a part; nil: the trace is whole
 }
 
 // Steps returns the steps of a call, for the ranks 0..ranks-1 of one communicator.
@@ -48,7 +54,7 @@ func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*P
 		if !ok {
 			shape, err := p.shape(c, steps)
 			if err != nil {
-				return nil, fmt.Errorf("%w: calls[%d] (%s): %w", ErrProblem, i, c.Kind(), err)
+				return nil, p.bad(i, err)
 			}
 			at, shapes[key] = len(p.Shapes), len(p.Shapes)
 			p.Shapes = append(p.Shapes, shape)
@@ -56,6 +62,15 @@ func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*P
 		p.Of[i] = at
 	}
 	return p, nil
+}
+
+// bad is the error of a call.
+func (p *Problem) bad(call int, err error) error {
+	number := call
+	if p.numbers != nil {
+		number = p.numbers[call]
+	}
+	return fmt.Errorf("%w: calls[%d] (%s): %w", ErrProblem, number, p.Trace.Calls[call].Kind(), err)
 }
 
 // waitsForLast reports whether call i waits for the call before it, and for no other.

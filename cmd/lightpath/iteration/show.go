@@ -80,8 +80,12 @@ func printIteration(p *iteration.Plan) {
 			}
 			fmt.Println()
 		}
-		fmt.Printf("  %12.6g .. %-12.6g call %d, %s: %s, plan %d of %s\n", c.StartUS, c.EndUS, c.Call, p.Trace.Label(c.Call),
-			p.Trace.Calls[c.Call].Kind(), c.Plan, plan.Planner)
+		on := "packet planes"
+		if plan != nil {
+			on = fmt.Sprintf("plan %d of %s", c.Plan, plan.Planner)
+		}
+		fmt.Printf("  %12.6g .. %-12.6g call %d, %s: %s, %s\n", c.StartUS, c.EndUS, c.Call, p.Trace.Label(c.Call),
+			p.Trace.Calls[c.Call].Kind(), on)
 	}
 }
 
@@ -123,7 +127,7 @@ iteration is than on packet planes.`,
 			if len(planes) == 0 {
 				planes = []int{p.Fabric.Planes}
 			}
-			points, err := iteration.Sweep(cmd.Context(), p.Fabric, p.Trace, traced.Steps, planes, times, o,
+			points, err := iteration.Sweep(cmd.Context(), p, traced.Steps, planes, times, o,
 				cli.Progress("fabrics"))
 			if err != nil && (cli.StoppedBy(cmd.Context()) == nil || len(points) == 0) {
 				return err

@@ -56,9 +56,13 @@ func (r *runner) iteration(begin float64) (float64, error) {
 			}
 			start = math.Max(start, from+a.GapUS)
 		}
-		played, err := r.call(at, start)
-		if err != nil {
-			return 0, fmt.Errorf("calls[%d]: %w", at, err)
+		us, packets := r.p.PacketUS(call.Call)
+		played := start + us
+		if !packets {
+			var err error
+			if played, err = r.call(at, start); err != nil {
+				return 0, fmt.Errorf("calls[%d]: %w", at, err)
+			}
 		}
 		end[call.Call] = played
 		next = math.Max(next, played+t.Calls[call.Call].TailUS)

@@ -129,6 +129,57 @@ func (t *Trace) Longest(us []float64) float64 {
 	return t.End(end)
 }
 
+// Stays is the time of a call that [Trace.Without] keeps.
+const Stays = -1
+
+// Without returns the trace without some calls, and the numbers of those that are left. us[i] is the time of call i, or
+// [Stays]. A call that waits for a call without a place waits for the calls before it instead, for its time longer.
+func (t *Trace) Without(us []float64) (*Trace, []int) {
+	out := *t
+	out.Calls = nil
+	var left []int
+	ends := make([][]After, len(t.Calls)) // for which calls of out the end of a call waits
+	for i := range t.Calls {
+		c := t.Calls[i]
+		var after []After
+		for _, a := range c.After {
+			if a.Call == Begin {
+				after = latest(after, a)
+				continue
+			}
+			for _, b := range ends[a.Call] {
+				after = latest(after, After{b.Call, b.GapUS + a.GapUS})
+			}
+		}
+		if us[i] == Stays {
+			c.After, ends[i] = after, []After{{Call: len(out.Calls)}}
+			out.Calls, left = append(out.Calls, c), append(left, i)
+			continue
+		}
+		for k := range after {
+			after[k].GapUS += us[i]
+			if b := after[k]; b.Call == Begin {
+				out.ComputeUS = math.Max(out.ComputeUS, b.GapUS+c.TailUS)
+			} else {
+				out.Calls[b.Call].TailUS = math.Max(out.Calls[b.Call].TailUS, b.GapUS+c.TailUS)
+			}
+		}
+		ends[i] = after
+	}
+	return &out, left
+}
+
+// latest adds a call that another one waits for. If it waits for that call already, the longer gap counts.
+func latest(all []After, a After) []After {
+	for k := range all {
+		if all[k].Call == a.Call {
+			all[k].GapUS = math.Max(all[k].GapUS, a.GapUS)
+			return all
+		}
+	}
+	return append(all, a)
+}
+
 // Digest returns the SHA-256, in lower-case hex, of the output of [Trace.Encode].
 func (t *Trace) Digest() string {
 	sum := sha256.Sum256(t.Encode())

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"errors"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -97,4 +98,41 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("not the same when read again")
 		}
 	})
+}
+
+// TestWithout: a trace without some calls, and with their times in its gaps, takes what the trace takes.
+func TestWithout(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		n := 1 + r.IntN(8)
+		tr := &Trace{ComputeUS: float64(r.IntN(100))}
+		us, out := make([]float64, n), make([]float64, n)
+		for i := range n {
+			c := Call{Bytes: float64(i), TailUS: float64(r.IntN(50)), After: []After{{i - 1, float64(r.IntN(50))}}}
+			for k := Begin; k < i-1; k++ {
+				if r.IntN(3) == 0 {
+					c.After = append(c.After, After{k, float64(r.IntN(100))})
+				}
+			}
+			tr.Calls = append(tr.Calls, c)
+			us[i] = float64(r.IntN(100))
+			if out[i] = us[i]; r.IntN(2) == 0 {
+				out[i] = Stays
+			}
+		}
+		before := string(tr.Encode())
+		part, left := tr.Without(out)
+		stay := make([]float64, len(left))
+		for k, i := range left {
+			if stay[k] = us[i]; part.Calls[k].Bytes != float64(i) || out[i] != Stays {
+				t.Errorf("seed %d: call %d of the part is call %d", seed, k, i)
+			}
+		}
+		if got, want := part.Longest(stay), tr.Longest(us); got != want {
+			t.Errorf("seed %d: %v us, the whole trace takes %v us", seed, got, want)
+		}
+		if string(tr.Encode()) != before {
+			t.Errorf("seed %d: the trace has changed", seed)
+		}
+	}
 }
