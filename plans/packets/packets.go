@@ -83,7 +83,7 @@ func demandUS(p *plans.Problem, than float64) float64 {
 	return min(plain.CCTUS, fast.CCTUS)
 }
 
-// least returns a time that no plan beats, in two parts. fixed does not depend on the size: the agreement on the ticket,
+// least returns a time that no plan beats, in two parts. fixed does not depend on the size: agreement on the ticket,
 // and alpha and one hop per step. wire is the time of the bytes of steps on all planes. Reconfigurations come on top.
 func (c *Costs) least(p *plans.Problem) (fixed, wire float64) {
 	fixed = c.AgreeUS

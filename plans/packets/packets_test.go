@@ -94,7 +94,8 @@ func TestOf(t *testing.T) {
 	f := &fabric.Fabric{Costs: fabric.Costs{Barrier: time.Millisecond},
 		Packets: fabric.PacketPlanes{Bandwidth: 2e8, Alpha: 3 * time.Millisecond}}
 	c := Of(f)
-	if c != (Costs{AlphaUS: 3000, Gbps: 0.2, Stated: true, AgreeUS: 1000}) || Of(&fabric.Fabric{}).Stated || Of(nil).Stated {
+	if c != (Costs{AlphaUS: 3000, Gbps: 0.2, Stated: true, AgreeUS: 1000}) || Of(&fabric.Fabric{}).Stated ||
+		Of(nil).Stated {
 		t.Errorf("%+v", c)
 	}
 	if got := c.US(2, 1e6); got != 6000+40_000 {

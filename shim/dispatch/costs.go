@@ -13,7 +13,7 @@ var roughCosts = map[string]packets.Costs{
 	"rdma": {AlphaUS: 3, Gbps: 100}, "net": {AlphaUS: 10, Gbps: 100},
 }
 
-// PacketCosts returns the costs of the packet planes of a transport: those that the fabric file states, else rough ones.
+// PacketCosts returns the costs of the packet planes of a transport: those of the fabric file, else rough constants.
 func PacketCosts(transport string, fab *fabric.Fabric) packets.Costs {
 	costs := packets.Of(fab)
 	if rough := roughCosts[transport]; !costs.Stated {

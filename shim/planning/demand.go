@@ -44,9 +44,9 @@ func (d *Demand) Total() (total, busiest int64) {
 	return total, busiest
 }
 
-// Worthwhile reports whether a matrix gains by circuits. If the fabric file states the costs of packet planes, these are
-// compared with its plan. Otherwise it gains if, over all planes, its busiest port sends for longer than a plane takes
-// to switch. Planes that do not switch are always used.
+// Worthwhile reports whether a matrix gains by circuits. If the fabric file states the costs of packet planes, they are
+// compared with the matrix's plan. Otherwise it gains if, over all planes, its busiest port sends for longer than a
+// plane takes to switch. Planes that do not switch are always used.
 func (o *Site) Worthwhile(d *Demand) bool {
 	_, busiest := d.Total()
 	t, planes := o.Template, len(o.Planes)

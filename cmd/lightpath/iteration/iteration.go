@@ -91,10 +91,10 @@ func newPlan() *cobra.Command {
   static     one setting of the circuits for all calls
   iteration  the plan
   free       percall if setup cost nothing
-  packet     planes of the same bandwidth without circuits
+  packet     all calls on packet planes: those of the fabric file, else planes of the circuits' bandwidth
 
-Exposed is the time that the job waits for communication. Hidden is the part of the switching that makes the iteration
-no longer.`,
+If the fabric file states packet_planes, calls that are faster there use these planes, in all ways. Exposed is the time
+that the job waits for communication. Hidden is the part of the switching that makes the iteration no longer.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
