@@ -57,6 +57,8 @@ func TestBadFilesAreRefusedByBoth(t *testing.T) {
 		{"trace", calls, `[[0,2],[1,3]]`, `[[0,2],[1,-3]]`},
 		{"trace", calls, `"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[2,3,1]]`},
 		{"trace", calls, `"flows":[[0,1],[2,3]], `, ``},
+		{"trace", calls, `"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[2,3]], "flow_bytes":[]`},
+		{"trace", calls, `"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[2,3]], "flow_bytes":[-1, 1000000]`},
 		{"trace", calls, `"algorithm":"pairwise", `, ``},
 		{"trace", calls, `"algorithm":"pairwise"`, `"algorithm":"pairwise", "flows":[]`},
 		{"trace", calls, `"bytes":8000000`, `"bytes":-8`},

@@ -22,7 +22,7 @@ func (p *Problem) UsePackets(costs packets.Costs, exchange Exchange) error {
 	for shape := range p.Shapes {
 		i := slices.Index(p.Of, shape)
 		c := &p.Trace.Calls[i]
-		rounds, bytes := 1, c.Bytes*float64(degree(p.Trace.Ranks, c.Flows))
+		rounds, bytes := 1, c.Busiest()
 		if c.Collective != "" {
 			var err error
 			if rounds, bytes, err = exchange(c, p.Trace.Communicators[c.Communicator].Size()); err != nil {
@@ -127,16 +127,12 @@ func (p *Problem) complete(plan *Plan, left []int) {
 }
 
 // packetWay times all calls on packet planes, one after the other in the order of the plan. Without stated costs these
-// have the bandwidth of the circuits: each step takes alpha, one hop, and the bytes of its busiest port.
+// have the bandwidth of the circuits.
 func (p *Problem) packetWay(plan *Plan) Outcome {
 	us := p.packetUS
 	if us == nil {
-		us = make([]float64, len(p.Shapes))
-		for i, shape := range p.Shapes {
-			for k := range shape.Steps {
-				s := &shape.Steps[k]
-				us[i] += plans.TransmitUS(shape, 1, degree(shape.Ranks, s.FlowList()), s.Bytes/float64(shape.Planes))
-			}
+		for _, shape := range p.Shapes {
+			us = append(us, withoutSwitches(shape))
 		}
 	}
 	end, before := make([]float64, len(p.Of)), 0.0
@@ -145,6 +141,23 @@ func (p *Problem) packetWay(plan *Plan) Outcome {
 		end[c.Call] = before
 	}
 	return Outcome{Name: Packet, IterationUS: p.Trace.End(end)}
+}
+
+// withoutSwitches returns the time of a shape if each plane joined all ranks. A step takes alpha, one hop, and the bytes
+// of its busiest port.
+func withoutSwitches(p *plans.Problem) (us float64) {
+	for r, row := range p.Demand {
+		sent, received := 0.0, 0.0
+		for s := range row {
+			sent, received = sent+row[s], received+p.Demand[s][r]
+		}
+		us = max(us, plans.WireUS(p, max(sent, received))/float64(p.Planes))
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		us += plans.TransmitUS(p, 1, degree(p.Ranks, s.FlowList()), s.Bytes/float64(p.Planes))
+	}
+	return us
 }
 
 // degree returns the largest number of flows that a rank sends or receives.

@@ -27,10 +27,10 @@ func exchange(c *trace.Call, ranks int) (int, float64, error) {
 // there, and playing them takes the stated time.
 func TestPackets(t *testing.T) {
 	none, some, all := 0, 0, 0
-	for seed := range 30 {
+	for seed := range 40 {
 		r := rand.New(rand.NewPCG(uint64(seed), 5))
 		p := random(t, r, seed%2 == 0, 2+r.IntN(6))
-		costs := packets.Costs{AlphaUS: float64(r.IntN(100)), Gbps: []float64{4, 8, 16, 32}[r.IntN(4)], Stated: true}
+		costs := packets.Costs{AlphaUS: float64(r.IntN(100)), Gbps: []float64{4, 8, 16, 64}[r.IntN(4)], Stated: true}
 		require.NoError(t, p.UsePackets(costs, exchange))
 		c, err := iteration.Compare(context.Background(), p, quick)
 		require.NoError(t, err)

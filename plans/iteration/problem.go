@@ -19,7 +19,9 @@ type Problem struct {
 	Fabric *plans.Problem // costs, ranks and planes; without steps
 	Digest string         // of the fabric file; "" where there is none
 	Trace  *trace.Trace
-	// Shapes are the different problems of calls, on all ranks of the fabric, with free initial and final circuits.
+	// Shapes are the different problems of calls, on all ranks of the fabric, with free initial and final circuits. Flows
+	// of different sizes are a demand, whose plan begins with a switch, on any circuits: ranks know the sizes when they
+	// call.
 	Shapes []*plans.Problem
 	Of     []int // call -> its shape
 	chain  bool  // each call waits for the call before, and for no other: the order is fixed
@@ -49,7 +51,7 @@ func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*P
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		p.chain = p.chain && waitsForLast(c.After, i)
-		key := fmt.Sprint(c.Communicator, c.Collective, " ", c.Algorithm, " ", c.Root, c.Bytes, c.Flows)
+		key := fmt.Sprint(c.Communicator, c.Collective, " ", c.Algorithm, " ", c.Root, c.Bytes, c.Flows, c.FlowBytes)
 		at, ok := shapes[key]
 		if !ok {
 			shape, err := p.shape(c, steps)
@@ -95,11 +97,33 @@ func (p *Problem) shape(c *trace.Call, steps Steps) (*plans.Problem, error) {
 		}
 	}
 	shape := *p.Fabric
+	if c.FlowBytes != nil {
+		shape.Demand = demand(c, comm, &shape)
+		return &shape, shape.Validate()
+	}
 	shape.Steps = make([]plans.Step, 0, len(local))
 	for i := range local {
 		shape.Steps = append(shape.Steps, spread(&local[i], comm, shape.Ranks))
 	}
 	return &shape, shape.Validate()
+}
+
+// demand returns the bytes between ranks of the fabric in a call of flows. A demand has no alpha and no hops, so flows
+// have as many bytes more.
+func demand(c *trace.Call, comm *trace.Communicator, p *plans.Problem) [][]float64 {
+	d := make([][]float64, p.Ranks)
+	for r := range d {
+		d[r] = make([]float64, p.Ranks)
+	}
+	more := (p.AlphaUS + p.HopUS) / plans.WireUS(p, 1)
+	for _, group := range comm.Groups {
+		for k, f := range c.Flows {
+			if bytes := c.BytesOf(k); bytes > 0 {
+				d[group[f[0]]][group[f[1]]] = bytes + more
+			}
+		}
+	}
+	return d
 }
 
 // spread returns a step of one communicator as the step of all its groups, on the ranks of the fabric. A step whose

@@ -162,7 +162,7 @@ func (s *solver) extend(ctx context.Context, best *solution) bool {
 			{now.shape, before.last, anySetting, "swot"}, {now.shape, before.last, anySetting, "static"},
 			{before.shape, before.first, now.first, "swot"}, {now.shape, before.last, now.last, "swot"},
 		} {
-			if !s.asked[r] && !slices.Contains(requests, r) {
+			if s.p.Shapes[r.shape].Demand == nil && !s.asked[r] && !slices.Contains(requests, r) {
 				requests = append(requests, r)
 			}
 		}

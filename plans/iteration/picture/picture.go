@@ -82,6 +82,9 @@ func merged(entries []plans.Entry, c *iteration.Placed, kind int) []plans.Entry 
 	var out []plans.Entry
 	for _, e := range entries {
 		n := len(out)
+		if e.Kind == plans.Hold { // of a demand
+			e.Kind = plans.Transmit
+		}
 		if e.Kind == plans.Transmit && n > 0 && out[n-1].Kind == plans.Transmit {
 			out[n-1].EndUS = c.StartUS + e.EndUS
 			continue

@@ -96,7 +96,7 @@ func (r *runner) call(at int, ready float64) (float64, error) {
 	}
 	start := math.Max(ready, r.last)
 	for j, m := range r.maps {
-		if !m.Equal(plan.Initial[j]) {
+		if r.p.Shapes[r.p.Of[call.Call]].Demand == nil && !m.Equal(plan.Initial[j]) {
 			return 0, fmt.Errorf("%w: plane %d has other circuits than the call begins on", sim.ErrPlan, j)
 		}
 		start = math.Max(start, r.busy[j])
