@@ -88,6 +88,7 @@ func TestRefused(t *testing.T) {
 // FuzzDecode: a trace that Decode accepts is valid, and the same when it is written and read again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example))
+	f.Add([]byte(strings.Replace(example, `"bytes":100,`, `"flow_bytes":[100,30.5], "bytes":100,`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		one, err := Decode(data)
 		if err != nil {
