@@ -87,8 +87,10 @@ func (t *truth) published(p *process, before, n *news) {
 	if w.cfg.Lines {
 		w.line(trace.Internal, p.node.name, "", "%s", describe(*n))
 	}
-	if n.fault != nil {
-		if before.fault == nil {
+	out, fault := n.ofPlane()
+	_, failed := before.ofPlane()
+	if fault != nil {
+		if failed == nil {
 			t.ordered = t.asked > 0
 		}
 		return
@@ -97,11 +99,12 @@ func (t *truth) published(p *process, before, n *news) {
 		return // ranks leave it
 	}
 	excused := t.disturbed
-	if before.fault == nil && n.epoch == before.epoch+1 { // the end of a move, after which the switch was verified
+	if failed == nil && n.epoch == before.epoch+1 { // the end of a move, after which the switch was verified
 		excused = t.changed-t.disturbedAt < int64(time.Second)
 	}
-	if lit := t.lit(); !lit.Equal(n.m) && !excused {
-		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v", t.plane, n.epoch, n.m, lit)
+	if lit := t.lit(); !excused && !litFor(n.m, lit, func(port int) bool { return out[port] != "" }) {
+		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v, ports out: %v", t.plane,
+			n.epoch, n.m, lit, out)
 	}
 	if t.good != nil && int32(n.epoch-t.good.epoch) < 0 {
 		t.good = nil // the journal lacks a move: ranks that know its epoch take the plane out of service
@@ -112,10 +115,29 @@ func (t *truth) published(p *process, before, n *news) {
 			t.good.m, t.intents)
 	}
 	t.good = n
-	if before.fault != nil && !t.ordered && ofDevice(before.fault) {
+	missed := controller.CauseOf(failed) == controller.CauseNotAsWanted && out != nil // it returns without these ports
+	if failed != nil && !t.ordered && ofDevice(failed) && !missed {
 		w.violate(returnsItself, "plane %d: in service again at epoch %d, without an operator, after: %v", t.plane, n.epoch,
-			before.fault)
+			failed)
 	}
+}
+
+// ofPlane returns the fault of the plane as an observer gets it, or the ports for which it is out of service.
+func (n *news) ofPlane() (out map[int]string, fault error) {
+	if b, some := errors.AsType[*controller.BadPorts](n.fault); some {
+		return b.Why, nil
+	}
+	return nil, n.fault
+}
+
+// litFor reports whether light goes as a map says, except on circuits from or to ports that are out of service.
+func litFor(m, lit circuit.Permutation, out func(port int) bool) bool {
+	for p, to := range m {
+		if excused := out(p) || to != circuit.Dark && out(to); to != lit[p] && !excused {
+			return false
+		}
+	}
+	return true
 }
 
 // told checks the news that a rank gets of a plane in service. If a rank knows a newer epoch than the controller, it
@@ -170,8 +192,12 @@ func (t *truth) resting(pl *controller.PlaneSnapshot) {
 	if pl.State != controller.Resident || pl.Reason != "" || t.disturbed {
 		return
 	}
-	if lit := t.lit(); !lit.Equal(pl.Map) {
-		t.w.violate(darkSuccess, "plane %d: rests at epoch %d with map %v, the light goes %v", t.plane, pl.Epoch, pl.Map, lit)
+	out := func(port int) bool {
+		return slices.ContainsFunc(pl.Out, func(o controller.PortOut) bool { return o.Port == port })
+	}
+	if lit := t.lit(); !litFor(pl.Map, lit, out) {
+		t.w.violate(darkSuccess, "plane %d: rests at epoch %d with map %v, the light goes %v, ports out: %v", t.plane,
+			pl.Epoch, pl.Map, lit, pl.Out)
 	}
 }
 
@@ -313,8 +339,8 @@ func (w *world) served() (all bool) {
 		missing = "a controller in charge"
 	} else if shot, err := p.core.Snapshot(); err == nil {
 		for j, pl := range shot.Planes {
-			if pl.State == controller.Down || pl.Reason != "" {
-				missing = fmt.Sprintf("plane %d (%s)", j, pl.Reason)
+			if pl.State == controller.Down || pl.Reason != "" || pl.Out != nil {
+				missing = fmt.Sprintf("plane %d (%s%v)", j, pl.Reason, pl.Out)
 			}
 		}
 	}
