@@ -150,6 +150,9 @@ func (o *flags) statusOf(ctx context.Context, op *rpc.Operator) error {
 	for _, j := range planes {
 		if p := &s.Planes[j]; err == nil && p.State == controller.Down {
 			err = cli.No(fmt.Errorf("plane %s is out of service: %s", printable(p.Name), printable(p.Reason)))
+		} else if err == nil && len(p.Out) > 0 {
+			err = cli.No(fmt.Errorf("port %d of plane %s is out of service: %s", p.Out[0].Port, printable(p.Name),
+				printable(p.Out[0].Why)))
 		}
 	}
 	return err
@@ -176,6 +179,9 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		}
 		if t := p.Trial; t != nil {
 			fmt.Fprintf(w, "  change of %s to be confirmed until %s\n", printable(t.Who), t.Until.Local().Format(time.TimeOnly))
+		}
+		for _, o := range p.Out {
+			fmt.Fprintf(w, "  port %d is out of service: %s\n", o.Port, printable(o.Why))
 		}
 		if len(p.Dim) > 0 {
 			fmt.Fprintf(w, "  ports with fading light: %v\n", p.Dim)

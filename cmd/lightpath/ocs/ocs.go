@@ -175,7 +175,7 @@ func newStatus() *cobra.Command {
 		Use:   "status [--fabric f.yaml | --controller host:port] [--plane p]",
 		Short: "Show planes, their circuits and who uses them, or the switches and the health of ports",
 		Long: `With a controller, named by --controller or the fabric file, status shows the controller's planes: epochs,
-holders, and the operations that wait. It exits with 1 if a plane is out of service.
+holders, and the operations that wait. It exits with 1 if a plane or a port is out of service.
 
 Without a controller, or with --direct, status asks the switch of each plane for its identity, its map and the health of
 its ports. It exits with 1 if a switch cannot be read, a port has failed, or a circuit has no light. Only some switches
