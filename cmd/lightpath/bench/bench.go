@@ -52,7 +52,7 @@ Flags are those of nccl-tests, with these differences:
 
 COLLECTIVE: ` + strings.Join(names, ", "),
 		ValidArgs: names,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(cli.OneArgument, cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuseForeign(cmd.Flags()); err != nil {
 				return err

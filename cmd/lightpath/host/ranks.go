@@ -164,7 +164,7 @@ func newRanksMerge() *cobra.Command {
 communicators, and says per communicator at which operation ranks differ first, and whose recorder
 is missing. --trace writes all of them as one trace for https://ui.perfetto.dev or chrome://tracing.
 Exit status 1: ranks differ.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cli.Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var dumps []*flight.Dump
 			for _, path := range args {

@@ -32,7 +32,7 @@ prefixed with the rank. The first rank that fails ends the others.
 
 Under srun and without -n, the command becomes the one rank that Slurm says, with the same
 variables. Ranks meet at the first node of the step, unless MASTER_ADDR is set.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ranks < 1 {
 				return fmt.Errorf("-n: %d ranks; at least 1 is needed", ranks)

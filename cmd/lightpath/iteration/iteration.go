@@ -95,7 +95,7 @@ func newPlan() *cobra.Command {
 
 If the fabric file states packet_planes, calls that are faster there use these planes, in all ways. Exposed is the time
 that the job waits for communication. Hidden is the part of the switching that makes the iteration no longer.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
 			if err != nil {
@@ -188,7 +188,7 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check PLAN --fabric fabric.yaml",
 		Short: "Check an iteration plan, independently of the planner, or exit 1 with the reason if it is infeasible",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.OneArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			plan, err := cli.DecodeArgument(args[0], iteration.Decode)
 			if err != nil {

@@ -21,7 +21,7 @@ func newShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show PLAN [--svg f.svg] [--html f.html] [--trace f.json]",
 		Short: "Draw an iteration: computation, calls, and what each plane sends and switches",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.OneArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := cli.DecodeArgument(args[0], iteration.Decode)
 			if err != nil {
@@ -101,7 +101,7 @@ func newExplain() *cobra.Command {
 times. The other costs are those of the fabric file. Columns are the communication that an iteration waits for: with
 percall, static and iteration as in iteration plan, and on packet planes. The last column is how much longer the planned
 iteration is than on packet planes.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
 			if err != nil {
