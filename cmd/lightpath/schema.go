@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,8 +21,7 @@ func newSchemaCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = os.Stdout.Write(text)
-			return err
+			return cli.WriteOutput("out", "-", text)
 		},
 	}
 }

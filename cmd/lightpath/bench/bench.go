@@ -149,7 +149,7 @@ func refuseForeign(fl *pflag.FlagSet) error {
 
 func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 	quiet := o.World != nil && o.World.Rank != 0
-	var table io.Writer = beside(f.jsonOut)
+	table := beside(f.jsonOut)
 	if quiet {
 		table = io.Discard
 	}
@@ -206,9 +206,9 @@ func (f *flags) unusual() string {
 }
 
 // beside returns where a table goes: to standard output, unless the results as JSON go there.
-func beside(jsonOut string) *os.File {
+func beside(jsonOut string) io.Writer {
 	if jsonOut == "-" {
 		return os.Stderr
 	}
-	return os.Stdout
+	return cli.Stdout
 }

@@ -216,7 +216,7 @@ func newCheck() *cobra.Command {
 					"exposed_us": report.ExposedUS, "lower_bound_us": plan.LowerBoundUS,
 					"reconfigurations": report.Reconfigurations})
 			}
-			fmt.Printf("feasible: %d calls, iteration %.9g us, %.9g us exposed, lower bound %.9g us, %d reconfigurations\n",
+			cli.Printf("feasible: %d calls, iteration %.9g us, %.9g us exposed, lower bound %.9g us, %d reconfigurations\n",
 				len(plan.Calls), report.IterationUS, report.ExposedUS, plan.LowerBoundUS, report.Reconfigurations)
 			return nil
 		},

@@ -146,7 +146,7 @@ func (o *flags) statusOf(ctx context.Context, op *rpc.Operator) error {
 	if err != nil {
 		return err
 	}
-	err = cli.Show(o.asJSON, s, func() { printSnapshot(os.Stdout, &s, planes) })
+	err = cli.Show(o.asJSON, s, func() { printSnapshot(cli.Stdout, &s, planes) })
 	for _, j := range planes {
 		if p := &s.Planes[j]; err == nil && p.State == controller.Down {
 			err = cli.No(fmt.Errorf("plane %s is out of service: %s", printable(p.Name), printable(p.Reason)))
@@ -283,7 +283,7 @@ func (o *flags) showReports(all []commandReport) error {
 	}
 	return cli.Show(o.asJSON, v, func() {
 		for i := range all {
-			printCommand(os.Stdout, &all[i])
+			printCommand(cli.Stdout, &all[i])
 		}
 	})
 }
@@ -328,7 +328,7 @@ func (o *flags) driftOf(ctx context.Context, op *rpc.Operator) error {
 		}
 		all = append(all, r)
 	}
-	if err := cli.Show(o.asJSON, all, func() { printDrift(os.Stdout, all) }); err != nil {
+	if err := cli.Show(o.asJSON, all, func() { printDrift(cli.Stdout, all) }); err != nil {
 		return err
 	}
 	return found

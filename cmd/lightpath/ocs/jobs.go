@@ -37,7 +37,7 @@ moves their circuits. docs/slurm.md says how Slurm begins and ends jobs.`,
 				if err != nil {
 					return cli.No(err)
 				}
-				return cli.Show(o.asJSON, append([]controller.JobSnapshot{}, s.Jobs...), func() { printJobs(os.Stdout, &s) })
+				return cli.Show(o.asJSON, append([]controller.JobSnapshot{}, s.Jobs...), func() { printJobs(cli.Stdout, &s) })
 			})
 		},
 	}
@@ -140,7 +140,7 @@ func (o *beginFlags) begin(ctx context.Context, op *rpc.Operator, j controller.J
 		return cli.No(fmt.Errorf("the job has begun, but it cannot be seen: %w", err))
 	}
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(other controller.JobSnapshot) bool { return other.ID != j.ID })
-	return cli.Show(o.asJSON, s.Jobs, func() { printJobs(os.Stdout, &s) })
+	return cli.Show(o.asJSON, s.Jobs, func() { printJobs(cli.Stdout, &s) })
 }
 
 // readMaps returns the map of a job's ranks by plane; nil if its ranks move the circuits.

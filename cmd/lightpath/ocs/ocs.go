@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -205,7 +204,7 @@ func (o *flags) askAll(ctx context.Context) error {
 		}
 		all = append(all, s)
 	}
-	err = cli.Show(o.asJSON, all, func() { printStatus(os.Stdout, all) })
+	err = cli.Show(o.asJSON, all, func() { printStatus(cli.Stdout, all) })
 	if err == nil && len(problems) > 0 {
 		err = cli.No(problems[0])
 	}

@@ -164,15 +164,15 @@ func compareRows(a, b cacheRow) int {
 }
 
 func printCache(rows []cacheRow) {
-	fmt.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes",
+	cli.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes",
 		"planner", "CCT (us)", "bound (us)")
 	for _, r := range rows {
 		switch {
 		case r.Error != "" && r.Stale != "":
-			fmt.Printf("%-16.16s stale: %s\n", r.Name, r.Stale)
+			cli.Printf("%-16.16s stale: %s\n", r.Name, r.Stale)
 			continue
 		case r.Error != "":
-			fmt.Printf("%-16.16s unusable: %s\n", r.Name, r.Error)
+			cli.Printf("%-16.16s unusable: %s\n", r.Name, r.Error)
 			continue
 		}
 		k := r.Key
@@ -180,12 +180,12 @@ func printCache(rows []cacheRow) {
 		if r.MinBytes < r.MaxBytes {
 			cct = fmt.Sprintf("%.6g..%.6g", r.MinCCTUS, r.CCTUS)
 		}
-		fmt.Printf("%-16.16s %-13s %-20s %5d %24s %-9s %22s %14.6g", r.Name, k.Collective, k.Algorithm, k.Ranks,
+		cli.Printf("%-16.16s %-13s %-20s %5d %24s %-9s %22s %14.6g", r.Name, k.Collective, k.Algorithm, k.Ranks,
 			fmt.Sprintf("%.0f..%.0f", r.MinBytes, r.MaxBytes), r.PlanPlanner, cct, r.LowerBound)
 		if r.Stale != "" {
-			fmt.Printf("  stale: %s", r.Stale)
+			cli.Printf("  stale: %s", r.Stale)
 		}
-		fmt.Println()
+		cli.Println()
 	}
 }
 
