@@ -87,7 +87,7 @@ func finite(p *plans.Problem) error {
 		if flows == 0 {
 			continue
 		}
-		if total += float64(flows) * (each + plans.WireUS(p, s.Bytes)); math.IsInf(total, 1) {
+		if total += float64(flows) * (each + plans.WireUS(p, max(1, s.Bytes))); math.IsInf(total, 1) {
 			return fmt.Errorf("%w: step %d: the plan may take longer than a number can say", ErrInfeasible, i)
 		}
 	}
