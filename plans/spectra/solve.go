@@ -18,8 +18,11 @@ const Name = "spectra"
 // ErrNoDemand is wrapped by [Solve]'s error for a problem with steps.
 var ErrNoDemand = errors.New("the problem has steps: spectra plans demand matrices")
 
-// ErrTooLong is wrapped by [Solve]'s error where a schedule's length overflows.
-var ErrTooLong = errors.New("a schedule of the demand takes longer than a number can say")
+// ErrTooLong is wrapped by [Solve]'s error if a schedule may take longer than [longestUS].
+var ErrTooLong = errors.New("a schedule of the demand takes longer than 1e150 us")
+
+// longestUS is the longest time in us with which the search computes: matchings overflow on longer ones, and do not end.
+const longestUS = 1e150
 
 // Mode is how much [Solve] does.
 type Mode int
@@ -78,7 +81,7 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 		return plan, nil
 	}
 	reconfigure := plans.ReconfigPortsUS(p, p.Ranks) * float64(len(w.demand))
-	if math.IsInf(reconfigure+sum(w.demand)*float64(2*w.n), 0) {
+	if reconfigure+sum(w.demand)*float64(2*w.n) > longestUS {
 		return nil, fmt.Errorf("spectra: demand: %w", ErrTooLong)
 	}
 	served := w // the bound is that of the demand as it is
