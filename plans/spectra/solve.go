@@ -21,7 +21,7 @@ var ErrNoDemand = errors.New("the problem has steps: spectra plans demand matric
 // ErrTooLong is wrapped by [Solve]'s error if a schedule may take longer than [longestUS].
 var ErrTooLong = errors.New("a schedule of the demand takes longer than 1e150 us")
 
-// longestUS is the longest time in us with which the search computes: matchings overflow on longer ones, and do not end.
+// longestUS is the longest time with which the search computes. On longer ones matchings overflow and do not end.
 const longestUS = 1e150
 
 // Mode is how much [Solve] does.
