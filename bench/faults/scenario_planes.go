@@ -93,14 +93,19 @@ func planeScenarios() []scenario {
 
 // downBecause waits until a plane is out of service for a reason that contains one of words, "a|b".
 func (g *rig) downBecause(plane int, words string) error {
-	e, err := g.happened(controller.Failed, plane, anyEvent)
+	return g.because(controller.Failed, plane, words)
+}
+
+// because is downBecause for an event of another kind.
+func (g *rig) because(kind controller.EventKind, plane int, words string) error {
+	e, err := g.happened(kind, plane, anyEvent)
 	if err != nil {
 		return err
 	}
 	if !containsAny(e.Err, words) {
-		return fmt.Errorf("faults: plane %d failed for another reason than %q: %s", plane, words, e.Err)
+		return fmt.Errorf("faults: plane %d, %s for another reason than %q: %s", plane, kind, words, e.Err)
 	}
-	g.Operator = "failed: " + e.Err
+	g.Operator = string(kind) + ": " + e.Err
 	return nil
 }
 

@@ -299,7 +299,7 @@ func (w *world) operate() {
 	j := w.choose.Choose(len(w.planes))
 	down := shot.Planes[j].State == controller.Down
 	switch action := w.choose.Choose(8); {
-	case down && action < 4:
+	case down && action < 4 && shot.Planes[j].Out == nil: // bad circuits must be made again
 		w.order(p, j, "enable", nil)
 	case down && action < 7, !down && action == 7 && w.healing == 0:
 		ring := circuit.Shift(w.cfg.Ports, 1+w.choose.Choose(2)%w.cfg.Ports)
@@ -308,7 +308,7 @@ func (w *world) operate() {
 		if down {
 			w.order(p, j, "enable", nil)
 		}
-	case !down && action == 6 && w.healing == 0:
+	case !down && action == 6 && w.healing == 0, !down && action < 3 && shot.Planes[j].Out != nil: // jobs give it back
 		w.order(p, j, "disable", nil)
 	}
 }
@@ -341,7 +341,10 @@ func (w *world) order(p *process, plane int, what string, target circuit.Permuta
 		t.orders++
 		err = p.core.BeginEnable(plane, "operator", done)
 	default:
-		t.ordered, t.set = true, nil
+		t.ordered, t.set, t.setAt = true, nil, w.clock
+		if t.good != nil {
+			t.setEpoch = t.good.epoch
+		}
 		err = p.core.BeginSet(plane, target, "operator", done)
 	}
 	if err != nil {

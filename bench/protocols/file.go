@@ -2,6 +2,7 @@ package protocols
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 
@@ -91,6 +92,11 @@ func Decode(data []byte) (*Simulation, error) {
 	}
 	if err == nil {
 		err = r.End()
+	}
+	if err == nil {
+		if err = s.Config.Check(); err != nil {
+			err = fmt.Errorf("config.%w", err)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -39,6 +39,7 @@ func TestSimulationFileIsStrict(t *testing.T) {
 		{`"version": 2, `, ``, "version: missing"},
 		{`"config": {"planes": 2}, `, ``, "config: missing"},
 		{`"planes": 2`, `"planes": 0`, "config.planes: 0 is outside 1..64"},
+		{`"planes": 2`, `"ports": 3`, "config.ports: 3 are too few for 2 jobs, which have at least two each"},
 		{`"planes": 2`, `"plane": 2`, "config.plane: unknown field"},
 		{`"planes": 2`, `"planes": 2, "planes": 3`, `config: field "planes" appears twice`},
 		{`"planes": 2`, `"faults": ["fire"]`, `config.faults[0]: there is no fault "fire"`},

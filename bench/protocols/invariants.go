@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -47,13 +46,22 @@ func (w *world) violate(invariant, format string, args ...any) {
 }
 
 // leaves checks a frame when it leaves and when it arrives: light goes to its receiver, unless a fault has just removed
-// the light.
+// the light. An operator may set a plane while a rank is out of touch. Then the next frame of that rank is lost.
 func (t *truth) leaves(from int, f *frame) {
 	if to := t.lit()[from]; to != f.to {
-		if f.lost = true; !t.disturbed {
+		if f.lost = true; !t.disturbed && !t.setUnknownTo(from) {
 			t.w.violate(darkSuccess, "plane %d: data of port %d for port %d: the light goes to %d", t.plane, from, f.to, to)
 		}
 	}
+}
+
+// setUnknownTo reports whether an operator has set the plane while a port's rank stood still or had no controller, and
+// the rank has not heard of it.
+func (t *truth) setUnknownTo(port int) bool {
+	p := t.w.ports[port]
+	stood := p.node.paused
+	away := !p.host.ready || stood.from < t.setAt && t.setAt < stood.to
+	return t.setAt != 0 && away && p.host.planes[t.plane].epoch <= t.setEpoch
 }
 
 // taken checks a change when a switch begins it. No newer controller has changed the switch, and no data is on a
@@ -79,8 +87,10 @@ func (t *truth) published(p *process, before, n *news) {
 	if w.cfg.Lines {
 		w.line(trace.Internal, p.node.name, "", "%s", describe(*n))
 	}
-	if n.fault != nil {
-		if before.fault == nil {
+	out, fault := n.ofPlane()
+	_, failed := before.ofPlane()
+	if fault != nil {
+		if failed == nil {
 			t.ordered = t.asked > 0
 		}
 		return
@@ -89,11 +99,12 @@ func (t *truth) published(p *process, before, n *news) {
 		return // ranks leave it
 	}
 	excused := t.disturbed
-	if before.fault == nil && n.epoch == before.epoch+1 { // the end of a move, after which the switch was verified
+	if failed == nil && n.epoch == before.epoch+1 { // the end of a move, after which the switch was verified
 		excused = t.changed-t.disturbedAt < int64(time.Second)
 	}
-	if lit := t.lit(); !lit.Equal(n.m) && !excused {
-		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v", t.plane, n.epoch, n.m, lit)
+	if lit := t.lit(); !excused && !litFor(n.m, lit, func(port int) bool { return out[port] != "" }) {
+		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v, ports out: %v", t.plane,
+			n.epoch, n.m, lit, out)
 	}
 	if t.good != nil && int32(n.epoch-t.good.epoch) < 0 {
 		t.good = nil // the journal lacks a move: ranks that know its epoch take the plane out of service
@@ -104,11 +115,29 @@ func (t *truth) published(p *process, before, n *news) {
 			t.good.m, t.intents)
 	}
 	t.good = n
-	maps.DeleteFunc(t.intents, func(epoch uint32, _ []circuit.Permutation) bool { return epoch < n.epoch })
-	if before.fault != nil && !t.ordered && ofDevice(before.fault) {
+	missed := controller.CauseOf(failed) == controller.CauseNotAsWanted && out != nil // it returns without these ports
+	if failed != nil && !t.ordered && ofDevice(failed) && !missed {
 		w.violate(returnsItself, "plane %d: in service again at epoch %d, without an operator, after: %v", t.plane, n.epoch,
-			before.fault)
+			failed)
 	}
+}
+
+// ofPlane returns the fault of the plane as an observer gets it, or the ports for which it is out of service.
+func (n *news) ofPlane() (out map[int]string, fault error) {
+	if b, some := errors.AsType[*controller.BadPorts](n.fault); some {
+		return b.Why, nil
+	}
+	return nil, n.fault
+}
+
+// litFor reports whether light goes as a map says, except on circuits from or to ports that are out of service.
+func litFor(m, lit circuit.Permutation, out func(port int) bool) bool {
+	for p, to := range m {
+		if excused := out(p) || to != circuit.Dark && out(to); to != lit[p] && !excused {
+			return false
+		}
+	}
+	return true
 }
 
 // told checks the news that a rank gets of a plane in service. If a rank knows a newer epoch than the controller, it
@@ -143,7 +172,10 @@ func (t *truth) onTheWay(epoch uint32, was, m circuit.Permutation) bool {
 func (t *truth) isWanted(m circuit.Permutation) bool {
 	for port, to := range m {
 		known := to == t.good.m[port]
-		for _, moves := range t.intents {
+		for epoch, moves := range t.intents {
+			if epoch < t.good.epoch {
+				continue
+			}
 			for _, w := range moves {
 				known = known || to == w[port] || to == circuit.Dark && w[port] != t.good.m[port]
 			}
@@ -160,8 +192,12 @@ func (t *truth) resting(pl *controller.PlaneSnapshot) {
 	if pl.State != controller.Resident || pl.Reason != "" || t.disturbed {
 		return
 	}
-	if lit := t.lit(); !lit.Equal(pl.Map) {
-		t.w.violate(darkSuccess, "plane %d: rests at epoch %d with map %v, the light goes %v", t.plane, pl.Epoch, pl.Map, lit)
+	out := func(port int) bool {
+		return slices.ContainsFunc(pl.Out, func(o controller.PortOut) bool { return o.Port == port })
+	}
+	if lit := t.lit(); !litFor(pl.Map, lit, out) {
+		t.w.violate(darkSuccess, "plane %d: rests at epoch %d with map %v, the light goes %v, ports out: %v", t.plane,
+			pl.Epoch, pl.Map, lit, pl.Out)
 	}
 }
 
@@ -177,7 +213,7 @@ func ofDevice(fault error) bool {
 // tookOver checks that a new controller knows all that operators were told.
 func (w *world) tookOver(p *process) {
 	shot, err := p.core.Snapshot()
-	if err != nil || w.store.lost {
+	if err != nil || w.store.lost || w.store.leader != p.rule { // ranks leave a controller that has been replaced
 		return
 	}
 	for j, t := range w.planes {
@@ -303,8 +339,8 @@ func (w *world) served() (all bool) {
 		missing = "a controller in charge"
 	} else if shot, err := p.core.Snapshot(); err == nil {
 		for j, pl := range shot.Planes {
-			if pl.State == controller.Down || pl.Reason != "" {
-				missing = fmt.Sprintf("plane %d (%s)", j, pl.Reason)
+			if pl.State == controller.Down || pl.Reason != "" || pl.Out != nil {
+				missing = fmt.Sprintf("plane %d (%s%v)", j, pl.Reason, pl.Out)
 			}
 		}
 	}

@@ -60,7 +60,9 @@ func (h *shrinker) try(cfg Config, c Chooser, accept func(made []int) bool) bool
 func (h *shrinker) shrinkConfig() {
 	smaller := func(change func(*Config)) bool {
 		cfg := h.best.Config
-		change(&cfg)
+		if change(&cfg); cfg.Check() != nil {
+			return false
+		}
 		if h.try(cfg, Replay(h.best.Choices), func([]int) bool { return true }) {
 			return true
 		}

@@ -20,12 +20,14 @@ type truth struct {
 
 	writer   *rule                            // of the last message to the switch
 	newest   uint64                           // token of the newest rule that has changed circuits
-	intents  map[uint32][]circuit.Permutation // moves from the last epoch in service on
+	intents  map[uint32][]circuit.Permutation // by epoch; news of an epoch may arrive late
 	good     *news                            // the last state in service; nil: none is known
 	orders   int                              // to enable the plane, since the last order to disable it
 	asked    int                              // changes that operators have asked for, without an answer
 	ordered  bool                             // an operator has asked for a change since the last failure
 	disabled bool                             // an operator was told so, and has not enabled it since
+	setAt    int64                            // when an operator last asked to set the plane; 0: never
+	setEpoch uint32                           // the epoch of the plane then
 	set      circuit.Permutation              // an operator was told so, and no circuit has changed since; nil: none
 }
 
@@ -33,7 +35,7 @@ type truth struct {
 type frame struct {
 	g       *group
 	to      int
-	lost    bool // a fault has taken the light
+	lost    bool // a fault has taken the light, or an operator, while the sender was out of touch
 	arrived bool
 }
 

@@ -19,11 +19,6 @@ static const struct ncclParamHandle params[] = {
 #define PARAM(name, fallback) {name, fallback},
 #include "params.inc"
 #undef PARAM
-    {"LIGHTPATH_CORE", ""},
-    {"LIGHTPATH_DEVICE_QUEUES", "32"},
-    {"LIGHTPATH_NCCL_VERSION", "23203"},
-    {"NCCL_CONF_FILE", ""},
-    {"NCCL_COMM_BLOCKING", ""},
 };
 
 enum { PARAMS = sizeof params / sizeof *params };

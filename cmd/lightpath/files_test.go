@@ -106,3 +106,18 @@ func TestEndlessInput(t *testing.T) {
 		}
 	}
 }
+
+// TestFullOutput: a command whose text cannot be written ends with 2.
+func TestFullOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	defer func(old *os.File) { os.Stdout = old }(os.Stdout)
+	os.Stdout = full
+	for _, line := range []string{"doctor --env", "figure --list", "plan cache ls", "schema plan", "ranks", "--help",
+		"--version"} {
+		if got := cli.Run(t.Context(), lightpath(), strings.Fields(line)); got != cli.ExitUsage {
+			t.Errorf("lightpath %s: status %d, want %d", line, got, cli.ExitUsage)
+		}
+	}
+}

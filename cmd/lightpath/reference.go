@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lightpath/cmd/lightpath/cli"
 	"lightpath/internal/files"
 	"lightpath/shim/settings"
 )
@@ -29,7 +30,7 @@ func newReferenceCommand() *cobra.Command {
 		Short:  "Write the generated pages of the documentation",
 		Long:   "Writes the commands into FOLDER/cli.md and the variables into FOLDER/environment.md.",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
+		Args:   cli.OneArgument,
 		RunE: func(c *cobra.Command, args []string) error {
 			pages, err := referencePages(c.Root(), args[0])
 			if err != nil {

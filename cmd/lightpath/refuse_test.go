@@ -73,7 +73,7 @@ func TestRefusedArguments(t *testing.T) {
 		{build("--final", "start"), []string{"--final", "start"}},
 		{build("--collective", "broadcast", "--algorithm", "binomial", "--root", "9"), []string{"root", "9"}},
 		{[]string{"sim", "--in", problem, "--plan", none}, []string{"--plan", none}},
-		{[]string{"schema"}, []string{"1 arg"}},
+		{[]string{"schema"}, []string{"an argument is missing"}},
 		{[]string{"schema", "dream"}, []string{"dream", "problem"}},
 		{[]string{"ocsd"}, []string{"--config"}},
 		{[]string{"ocsd", "--config", none}, []string{none}},

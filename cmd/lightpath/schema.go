@@ -1,12 +1,11 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"lightpath/cmd/lightpath/cli"
 	"lightpath/docs/schema"
 )
 
@@ -16,14 +15,13 @@ func newSchemaCommand() *cobra.Command {
 		Short:     "Print the JSON Schema of a file format",
 		Long:      "Prints the JSON Schema of a file format: " + strings.Join(schema.Names(), ", ") + ".",
 		ValidArgs: schema.Names(),
-		Args:      cobra.ExactArgs(1),
+		Args:      cli.OneArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := schema.Get(args[0])
 			if err != nil {
-				return fmt.Errorf("%w; it is one of %s", err, strings.Join(schema.Names(), ", "))
+				return err
 			}
-			_, err = os.Stdout.Write(text)
-			return err
+			return cli.WriteOutput("out", "-", text)
 		},
 	}
 }

@@ -77,3 +77,11 @@ func TestWrongFlagValue(t *testing.T) {
 	lightpath.Refuse(t, "", []string{"--ranks", "out of range"}, "bench", "allreduce", "--ranks", "99999999999999999999")
 	lightpath.Refuse(t, "", []string{"--timeout", "1.5s"}, "ocs", "status", "--timeout", "5")
 }
+
+// TestWrongCount: a command that gets too few or too many arguments shows how it is called.
+func TestWrongCount(t *testing.T) {
+	lightpath.Refuse(t, "", []string{"an argument is missing", "lightpath schema NAME"}, "schema")
+	lightpath.Refuse(t, "", []string{"too many arguments", "lightpath schema NAME"}, "schema", "plan", "fabric")
+	lightpath.Refuse(t, "", []string{"an argument is missing", "-- program"}, "run")
+	lightpath.Refuse(t, "", []string{"an argument is missing", "COLLECTIVE"}, "bench")
+}

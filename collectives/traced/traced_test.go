@@ -45,6 +45,36 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestPackets: with the packet planes of the fabric file, calls take their rounds and the bytes of their busiest rank.
+func TestPackets(t *testing.T) {
+	all := []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3}}}}
+	tr := &trace.Trace{Ranks: 4, Communicators: all, Calls: []trace.Call{
+		{Collective: "alltoall", Algorithm: "pairwise", Bytes: 4e6, After: []trace.After{{Call: trace.Begin}}},
+		{Collective: "allreduce", Algorithm: "ring", Bytes: 4e6, After: []trace.After{{Call: 0}}},
+		{Flows: [][2]int{{0, 1}, {0, 2}, {0, 3}, {3, 1}}, Bytes: 1e6, After: []trace.After{{Call: 1}}}}}
+	f := &fabric.Fabric{Version: 1, Ranks: 4, Circuits: plans.Simplex,
+		Planes:  []fabric.Plane{{Name: "p", Bandwidth: 8e9, OCS: "o"}, {Name: "q", Bandwidth: 8e9, OCS: "o"}},
+		OCS:     []fabric.OCS{{Name: "o", Driver: fabric.DriverEmulator, Reconfig: 5e6}},
+		Packets: fabric.PacketPlanes{Bandwidth: 16e9, Alpha: 1000}}
+	p, err := Pose(f, tr)
+	require.NoError(t, err)
+	// One round of 3 blocks, 6 rounds of a quarter on a ring that needs no switch, and three messages of a rank.
+	for call, want := range []float64{1 + 1500, 0, 1 + 1500} {
+		if us, ok := p.PacketUS(call); us != want || ok != (want > 0) {
+			t.Errorf("call %d: %v us on packet planes: %v, want %v us", call, us, ok, want)
+		}
+	}
+	compared, err := iteration.Compare(context.Background(), p, iteration.Options{})
+	require.NoError(t, err)
+	if _, err := check.Check(p, compared.Plan); err != nil {
+		t.Error(err)
+	}
+	tr.Calls[1].Algorithm = "pairwise"
+	if _, err := Pose(f, tr); !errors.Is(err, iteration.ErrProblem) || !strings.Contains(err.Error(), "calls[1]") {
+		t.Error(err)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	tr := &trace.Trace{Ranks: 4, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3}}}}, Calls: []trace.Call{
 		{Collective: "allreduce", Algorithm: "magic", After: []trace.After{{Call: trace.Begin}}}}}

@@ -72,15 +72,16 @@ class Replay:
         if self.comms[k] is None:
             return
         (rank, size), (send, recv), count = self.places[k], self.buffers[k], int(call["bytes"]) // 4
+        sizes = call.get("flow_bytes") or [call["bytes"]] * len(call.get("flows", []))
         tail = (self.comms[k], None)
         name, root = call.get("collective"), call.get("root", 0)
         if not name:
             self.nccl.ncclGroupStart()
-            for source, target in call["flows"]:
+            for (source, target), amount in zip(call["flows"], sizes):
                 if source == rank:
-                    self.nccl.ncclSend(send, count, FLOAT32, target, *tail)
+                    self.nccl.ncclSend(send, int(amount) // 4, FLOAT32, target, *tail)
                 if target == rank:
-                    self.nccl.ncclRecv(recv, count, FLOAT32, source, *tail)
+                    self.nccl.ncclRecv(recv, int(amount) // 4, FLOAT32, source, *tail)
             self.nccl.ncclGroupEnd()
         elif name == "allreduce":
             self.nccl.ncclAllReduce(send, recv, count, FLOAT32, SUM, *tail)

@@ -4,15 +4,16 @@
     iterations.py --modes ddp,sharded,moe,pipeline --reconfig 1ms,5ms,25ms --rounds 3
     iterations.py --modes ../traces/tp-dp.json
 
-off     circuits; each call has its own plan (LIGHTPATH_ITERATION=off)
-auto    circuits; calls that repeat are planned together (the default)
+off     circuits, or packet planes where these are faster; each call has its own plan (LIGHTPATH_ITERATION=off)
+auto    the same; calls that repeat are planned together (the default)
 static  circuits that stay as they are: rank r to r^1 on even planes, to r^2 on odd ones
 packet  TCP over planes of the same rate
 memory  shared memory: what an iteration takes that does not wait for a network
 
-A mode is a way of train.py, or a trace for ../python/replay.py. Calls that circuits do not serve use the planes of
-packet. Exposed is what an iteration takes longer than in memory, or than the computation of the trace. Planned is the
-exposed communication that `lightpath iteration plan` expects for the trace, or for the calls as recorded in memory."""
+A mode is a way of train.py, or a trace for ../python/replay.py. The fabric files of off and auto state the planes of
+packet, so that calls use these where they are faster. Calls that circuits do not serve use them in any case. Exposed is
+what an iteration takes longer than in memory, or than the computation of the trace. Planned is the exposed
+communication that `lightpath iteration plan` expects for the trace, or for the calls as recorded in memory."""
 
 import argparse
 import contextlib
@@ -74,6 +75,10 @@ class Fabrics:
         hosts = [self.tag, str(RANKS), str(args.planes), wire, str(MTU)]
         for command in "up", "circuits":
             subprocess.run(["bash", HOSTS, command, *hosts], check=True)
+        rate = f"{args.planes * args.mbps}Mbps"
+        self.packets = (
+            f"packet_planes: {{bandwidth: {rate}, alpha: {args.packet_alpha}}}\n" if args.packet_alpha else ""
+        )
         self.files = {reconfig: self._circuits(reconfig) for reconfig in args.reconfig.split(",")}
         self.files["static"] = self._circuits("1ms", pinned=True)
 
@@ -85,7 +90,7 @@ class Fabrics:
             [f"bandwidth: {self.args.mbps}Mbps, interface: p{p}" for p in range(self.args.planes)],
             name=name,
             costs="alpha: 100us, hop: 30us",
-            more="pinned_by: job\n" if pinned else "",
+            more="pinned_by: job\n" if pinned else self.packets,
             ranks=RANKS,
             reconfig=reconfig,
         )
@@ -144,11 +149,11 @@ class Fabrics:
         return result["iterations"][warmup:], result["loss"]
 
     def planned(self, mode):
-        """The exposed communication that the planner expects, in ms, by switching time and way."""
+        """The exposed communication that the planner expects, in ms, by switching time, or static, and way."""
         trace = mode if is_trace(mode) else self.record(mode)
         by_reconfig = {}
-        for reconfig in self.args.reconfig.split(","):
-            plan = [command_path(), "iteration", "plan", trace, "--fabric", self.files[reconfig], "--json"]
+        for reconfig, fabric in self.files.items():
+            plan = [command_path(), "iteration", "plan", trace, "--fabric", fabric, "--json"]
             done = subprocess.run([*plan, "-o", os.devnull], check=True, stdout=subprocess.PIPE)
             ways = json.loads(done.stdout)["ways"]
             by_reconfig[reconfig] = {w["name"]: w["exposed_us"] / 1e3 for w in ways}
@@ -173,6 +178,11 @@ def arguments():
     parser.add_argument("--reconfig", default="1ms,5ms,25ms", help="switching times")
     parser.add_argument("--planes", type=int, default=2)
     parser.add_argument("--mbps", type=int, default=100, help="of a plane")
+    parser.add_argument(
+        "--packet-alpha",
+        default="3ms",
+        help="of a round over the planes of packet, for the fabric files; empty: the files state no packet planes",
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=20, help="iterations of a run that do not count")
     parser.add_argument("--iterations", type=int, default=40, help="of a run that count")
@@ -226,7 +236,8 @@ def measure(args, fabrics, mode):
     print(f"{os.path.basename(mode)}: {'iteration [quartiles]':>27} {'exposed':>9} {'planned':>9}   ms")
     for way, reconfig in turns:
         low, middle, high = statistics.quantiles(times[way, reconfig], n=4)
-        expected = planned[reconfig or reconfigs[0]].get(PLANNED.get(way), float("nan"))
+        file = "static" if way == "static" else reconfig or reconfigs[0]
+        expected = planned[file].get(PLANNED.get(way), float("nan"))
         print(
             f"{way:7} {reconfig:5} {middle:8.1f} [{low:.1f}, {high:.1f}] {middle - alone:9.1f} {expected:9.1f}",
             flush=True,

@@ -136,6 +136,9 @@ func replace(path string, info fs.FileInfo, data []byte, perm fs.FileMode) error
 	dir := filepath.Dir(path)
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir),
 		renameio.WithPermissions(perm), renameio.WithExistingPermissions())
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		pathErr.Path = path // not the name of the temporary file
+	}
 	if err != nil {
 		return err
 	}

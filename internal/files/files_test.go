@@ -214,3 +214,11 @@ func TestReadSecret(t *testing.T) {
 		t.Errorf("/dev/zero: %v", err)
 	}
 }
+
+// TestWriteNamesFile: an error names the file, not a temporary one.
+func TestWriteNamesFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "missing", "file")
+	if err := Write(path, nil, 0o600); err == nil || !strings.Contains(err.Error(), path+":") {
+		t.Errorf("%v, want %s in it", err, path)
+	}
+}

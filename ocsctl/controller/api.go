@@ -69,7 +69,7 @@ type Verifier interface {
 type Reporter interface {
 	// Report returns how the plane's current circuits were verified ("status", "light", ...). unwell is the
 	// reason why ranks should not use the plane: a failed port, lost light, a switch that does not answer. It is
-	// nil if there is none.
+	// nil if there is none, and wraps a [BadPorts] if ranks at other ports may use the plane.
 	Report(plane int) (verified string, unwell error)
 }
 
@@ -148,6 +148,8 @@ const (
 	Dimmed     EventKind = "dimmed"     // Port receives less than its baseline by its drop; Err: how much
 	Brightened EventKind = "brightened" // Port is not dim any more
 	Remapped   EventKind = "remapped"   // an operator (Who) has Moved Port to another port of the switch
+	Excluded   EventKind = "excluded"   // Port is out of service, on a plane that serves others; Err: why
+	Included   EventKind = "included"   // Port is back in service
 )
 
 // Event is an entry of the history.
@@ -215,6 +217,7 @@ type PlaneSnapshot struct {
 	Missing  []int               `json:"missing,omitempty"`
 	Unlit    []int               `json:"unlit,omitempty"`    // ports whose circuit receives no light
 	Dim      []int               `json:"dim,omitempty"`      // ports that receive less than their baseline; see Baseline
+	Out      []PortOut           `json:"out,omitempty"`      // ports out of service, while the plane serves others
 	Holders  []LeaseSnapshot     `json:"holders,omitempty"`  // more than one: all share it
 	Trial    *Trial              `json:"trial,omitempty"`    // a change that is to be confirmed
 	Verified string              `json:"verified,omitempty"` // how the circuits were verified; "": they are not as desired
@@ -246,7 +249,8 @@ type LeaseSnapshot struct {
 // Sink receives the news of one attachment. The core calls its methods; they must not block. The map is shared and
 // read-only.
 type Sink interface {
-	// Changed: a plane's epoch, map or fault (nil: none) has changed.
+	// Changed: a plane's epoch, map or fault (nil: none) has changed, as the sink's port sees it. A sink without a port
+	// gets a *[BadPorts] as the fault if it is one of those ports only.
 	Changed(plane int, epoch uint32, m circuit.Permutation, fault error)
 	// Refused: a post of this port for a holder was refused. why wraps ocsctl.ErrStaleEpoch if the epoch is past,
 	// ocsctl.ErrNotHolder if another holder has the plane, and ocsctl.ErrPinned if only operators may move it.

@@ -151,7 +151,7 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 // show passes the state of every plane to a new attachment.
 func (m *machine) show(a *attachment) {
 	for _, pl := range m.planes {
-		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.fault)
+		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.faultOf(a, m.shut(pl)))
 	}
 }
 
@@ -180,6 +180,7 @@ func (m *machine) claim(a *attachment, held []ocsctl.Lease, now int64) error {
 		m.event(now, Event{Kind: Granted, Plane: -1, Port: a.port, Holder: l.Holder, Mask: l.Mask, Who: a.who})
 	}
 	m.refuseOthers(all)
+	m.showBad(all)
 	return nil
 }
 

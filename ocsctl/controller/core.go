@@ -91,7 +91,7 @@ func newCore(config Config, clock func() int64, wall func(int64) time.Time) (*Co
 	c := &Core{cfg: cfg, bell: bell, clock: clock, done: make(chan struct{})}
 	c.inboxes.Store(&[]Inbox{})
 	if cfg.Log != nil {
-		c.watchKinds(c.log, Failed, Restored, Commanded, Remapped, Dimmed, Brightened)
+		c.watchKinds(c.log, Failed, Restored, Commanded, Remapped, Dimmed, Brightened, Excluded, Included)
 	}
 	c.machine = newMachine(cfg, wall, func(f func(int64)) { _ = c.do(f) }, c.record)
 	c.post = c.machine.collect

@@ -234,16 +234,16 @@ func (m *machine) mayBegin(j *Job) error {
 			}
 		}
 	}
-	if j.Mask&^m.outOfService() == 0 {
+	if j.Mask&^m.outOfService(j) == 0 {
 		return fmt.Errorf("job %s: %w", j.ID, m.noneLeft(j.Mask))
 	}
 	return nil
 }
 
-// outOfService returns the planes out of service.
-func (m *machine) outOfService() (mask uint64) {
+// outOfService returns the planes that are out of service for a job.
+func (m *machine) outOfService(job *Job) (mask uint64) {
 	for j, pl := range m.planes {
-		if pl.outOfService() {
+		if pl.outOfService() || job.hasOut(pl) {
 			mask |= 1 << j
 		}
 	}
@@ -280,19 +280,33 @@ func (m *machine) dropOrders(job *Job, why error) {
 	}
 }
 
+// hasOut reports whether a port of the job is out of service on a plane.
+func (j *Job) hasOut(pl *plane) bool {
+	return slices.ContainsFunc(pl.out(), func(o PortOut) bool { return slices.Contains(j.Ports, o.Port) })
+}
+
+// nextOrder returns the first order for a job whose ports are in service; -1: there is none.
+func (pl *plane) nextOrder() int {
+	return slices.IndexFunc(pl.orders, func(o *order) bool { return !o.job.hasOut(pl) })
+}
+
 // obey continues the orders for jobs that have waited for a plane. The begin of a job does not wait for a plane that is
-// out of service.
+// out of service, nor for a port of the job that is.
 func (m *machine) obey(now int64) {
 	for j, pl := range m.planes {
-		for len(pl.orders) > 0 && pl.orders[0].durable && !pl.outOfService() && m.operable(pl) == nil {
-			o := pl.orders[0]
-			pl.orders = pl.orders[1:]
+		for {
+			i := pl.nextOrder()
+			if i < 0 || !pl.orders[i].durable || pl.outOfService() || m.operable(pl) != nil {
+				break
+			}
+			o := pl.orders[i]
+			pl.orders = slices.Delete(pl.orders, i, i+1)
 			m.set(j, o, now)
 		}
-		if !pl.outOfService() {
-			continue
-		}
 		for _, o := range pl.orders {
+			if !pl.outOfService() && !o.job.hasOut(pl) {
+				continue
+			}
 			done := o.done
 			o.done = func(error) {}
 			done(nil)

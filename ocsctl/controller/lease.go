@@ -79,13 +79,14 @@ type grant struct {
 }
 
 // grants removes from the queue the requests that can be answered now, and returns the answers in order. A request
-// gets no planes that are down, and does not wait for them. It waits for planes that move: a holder counts epochs from
-// its grant, and the move may be the holder's before. An attachment that is not in the journal yet gets none.
-func (l *lease) grants(down, moving uint64, now int64) []grant {
+// gets no planes that are down for its holder, and does not wait for them. It waits for planes that move: a holder
+// counts epochs from its grant, and the move may be the holder's before. An attachment that is not in the journal yet
+// gets none.
+func (l *lease) grants(down func(*leaseHolder) uint64, moving uint64, now int64) []grant {
 	blocked := moving
 	var answered []grant
 	l.queue = slices.DeleteFunc(l.queue, func(q leaseRequest) bool {
-		want := q.mask &^ down
+		want := q.mask &^ down(&q.leaseHolder)
 		if want == 0 {
 			answered = append(answered, grant{q, 0})
 			return true
@@ -192,6 +193,9 @@ func (m *machine) mayMove(pl *plane, port int, holder uint64, target circuit.Per
 			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	}
 	if err := pl.pinned(target); err != nil {
+		return err
+	}
+	if err := pl.leaves(target); err != nil {
 		return err
 	}
 	return pl.keeps(pl.m, target, pl.jobOf(port))

@@ -2,8 +2,8 @@ package controller
 
 import "fmt"
 
-// log logs that a plane went out of service or came back, that an operator changed it, and that the light of a port
-// fades.
+// log logs that a plane went out of service or came back, that an operator changed it, that a port is out of
+// service, and that the light of a port fades.
 func (c *Core) log(e Event) {
 	plane := fmt.Sprint(e.Plane)
 	if e.Plane >= 0 && c.cfg.Planes[e.Plane].Name != "" {
@@ -19,6 +19,10 @@ func (c *Core) log(e Event) {
 		log.Info("port was moved", "port", e.Port, "from", e.Moved.From, "to", e.Moved.To, "by", e.Who)
 	case e.Kind == Dimmed:
 		log.Warn("light of a port fades", "port", e.Port, "reason", e.Err)
+	case e.Kind == Excluded:
+		log.Warn("port is out of service", "port", e.Port, "reason", e.Err)
+	case e.Kind == Included:
+		log.Info("port is back in service", "port", e.Port)
 	case e.Kind == Brightened:
 		log.Info("light of a port has come back", "port", e.Port)
 	case e.To != nil:

@@ -69,9 +69,13 @@ type plane struct {
 
 	baselines map[int]Baseline // of power, by port
 	dim       map[int]bool     // ports that receive less
-	moved     map[int]Moved    // ports that are at another port of the switch than in the fabric file
-	trial     *Trial           // a change that is to be confirmed; nil: none
-	undoAt    int64            // the earliest next attempt to undo it
+	bad       map[int]badPort  // ports that ranks must not use; see badport.go
+	outs      []PortOut        // see out; computed for the map outAt
+	outAt     circuit.Permutation
+	partial   bool          // fault is of bad ports only; see mend
+	moved     map[int]Moved // ports that are at another port of the switch than in the fabric file
+	trial     *Trial        // a change that is to be confirmed; nil: none
+	undoAt    int64         // the earliest next attempt to undo it
 
 	switches, failures uint64
 	posts, refused     uint64
@@ -121,6 +125,7 @@ func newMachine(
 		m.planes = append(m.planes, &plane{
 			PlaneConfig: pc, index: i, m: circuit.AllDark(cfg.Ports), barrier: newBarrier(),
 			baselines: map[int]Baseline{}, dim: map[int]bool{}, moved: map[int]Moved{},
+			bad: map[int]badPort{},
 		})
 	}
 	return m
@@ -183,6 +188,7 @@ func (m *machine) forgive(now int64) {
 		if m.grace != 0 {
 			continue // ranks that have not come back may know newer epochs
 		}
+		m.mend(pl, now)
 		switch {
 		case pl.fault == nil, pl.mark > oldest, pl.move.on, pl.move.order != nil, !pl.byRank && !m.cfg.Forgive:
 			continue
@@ -193,11 +199,12 @@ func (m *machine) forgive(now int64) {
 		if err != nil {
 			continue
 		}
-		_, unwell := m.report(pl)
+		_, found, unwell := m.report(pl)
 		if !m.cfg.Forgive && (unwell != nil || !observed.Equal(pl.desired)) {
 			pl.byRank = false // its device has failed too, since an operator's move or a drift
 		}
 		if unwell == nil && (pl.byRank || m.cfg.Forgive) {
+			m.learnPorts(pl, found, now)
 			m.restore(pl, observed, now)
 		}
 	}
@@ -209,7 +216,7 @@ func (m *machine) restore(pl *plane, observed circuit.Permutation, now int64) {
 	pl.barrier.reset()
 	pl.intent = intent{id: pl.intent.id + 1} // a late answer is ignored
 	m.install(pl, observed, now)
-	pl.desired, pl.fault, pl.byRank = pl.m, nil, false
+	pl.desired, pl.fault, pl.byRank, pl.partial = pl.m, nil, false, false
 	m.advanceEpoch(pl, 0, now)
 	m.publish(pl)
 	m.event(now, Event{Kind: Restored, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1})
@@ -250,7 +257,7 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 	pl.fault, pl.mark = err, m.nextID
 	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
 	pl.failures++
-	pl.past = nil
+	pl.past, pl.partial = nil, false
 	m.publish(pl)
 	m.save(pl, now)
 	m.grant(now)
@@ -307,12 +314,13 @@ func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
 // publish passes a plane's state to every attachment. Those without a port come first: one of them may write the
 // shared state that the others read.
 func (m *machine) publish(pl *plane) {
+	shut := m.shut(pl)
 	for _, a := range m.watchers {
-		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.fault)
+		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.faultOf(a, shut))
 	}
 	for _, a := range m.ports {
 		if a != nil {
-			a.sink.Changed(pl.index, pl.epoch, pl.m, pl.fault)
+			a.sink.Changed(pl.index, pl.epoch, pl.m, pl.faultOf(a, shut))
 		}
 	}
 }

@@ -20,12 +20,13 @@ func (m *machine) makeCircuits(now int64) {
 		m.advance(pl, now)
 	}
 	var answered []grant
-	down := m.down()
+	down := m.downFor()
 	for i := 0; i < len(m.lease.making); {
 		g := &m.lease.making[i]
-		if lost := g.granted & down; lost != 0 {
+		if lost := g.granted & down(&g.leaseHolder); lost != 0 {
 			g.granted &^= lost
 			m.lease.take(lost, func(h *leaseHolder) bool { return h.is(g.a, g.holder) })
+			m.showBad(lost)
 		}
 		if !m.made(g) {
 			i++
@@ -54,7 +55,7 @@ func (m *machine) made(g *grant) bool {
 func (m *machine) overlay(pl *plane, at circuit.Permutation, g *grant) circuit.Permutation {
 	to := g.places.Overlay(nil, at, g.circuitsOn(pl.index))
 	switch {
-	case to.Equal(at), pl.pinned(to) != nil, pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil:
+	case to.Equal(at), pl.pinned(to) != nil, pl.leaves(to) != nil, pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil:
 		return nil
 	case m.vanished > 0 && slices.ContainsFunc(changing(at, to), func(port int) bool { return m.lost[port] != 0 }):
 		return nil

@@ -15,7 +15,7 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 		return
 	}
 	pl := m.planes[plane]
-	if pl.fault != nil {
+	if pl.fault != nil || m.closed(pl, a.port) != "" {
 		return // the port is told of the fault
 	}
 	pl.posts++
@@ -57,7 +57,11 @@ func (m *machine) round(pl *plane) *round {
 	if h == nil {
 		return nil
 	}
-	return pl.barrier.rounds[roundKey{pl.epoch, h.holder}]
+	r := pl.barrier.rounds[roundKey{pl.epoch, h.holder}]
+	if r != nil && pl.leaves(r.target) != nil {
+		return nil // a port has become bad since
+	}
+	return r
 }
 
 // advance starts the next move of pl: to the circuits that grants wait for, or else to the target of the posts, if every
@@ -252,7 +256,7 @@ func (m *machine) arrive(pl *plane, now int64) {
 		}
 		return
 	}
-	verified, unwell := m.report(pl)
+	verified, found, unwell := m.report(pl)
 	switch {
 	case errors.Is(err, ErrMoving):
 		m.install(pl, circuit.AllDark(m.cfg.Ports), now)
@@ -267,6 +271,8 @@ func (m *machine) arrive(pl *plane, now int64) {
 		}
 		m.install(pl, observed, now)
 		m.abort(pl, fmt.Errorf("%w: %w", unwell, failed), now)
+	case !mv.enables() && len(found.touches(pl.m, observed, mv)) > 0:
+		m.missed(pl, observed, found, now)
 	case !same(observed, mv.target):
 		wrong := changing(observed, mv.target)
 		text := mismatch(observed, mv.target, wrong[0])
@@ -275,6 +281,10 @@ func (m *machine) arrive(pl *plane, now int64) {
 	case mv.enables():
 		m.enabled(pl, observed, mv.order, now)
 	default:
+		if o := mv.order; o != nil && o.job == nil {
+			m.verifiedPorts(pl, mv.target, o)
+		}
+		m.learnPorts(pl, found, now)
 		m.settled(pl, verified, now)
 	}
 }
@@ -337,7 +347,7 @@ func (m *machine) news(plane int, now int64) {
 		return
 	}
 	pl := m.planes[plane]
-	if _, unwell := m.report(pl); errors.Is(unwell, ErrNotLeader) {
+	if _, _, unwell := m.report(pl); errors.Is(unwell, ErrNotLeader) {
 		m.retire(unwell, now) // also of a plane that is out of service: this controller cannot bring it back
 		return
 	}
@@ -354,17 +364,23 @@ func (m *machine) news(plane int, now int64) {
 	}
 }
 
-// report returns the device's report on a plane; without a [Reporter], a good one.
-func (m *machine) report(pl *plane) (verified string, unwell error) {
+// report returns the device's report on a plane; without a [Reporter], a good one. bad is a problem of some ports,
+// unwell any other one.
+func (m *machine) report(pl *plane) (verified string, bad *BadPorts, unwell error) {
 	if m.reporter == nil {
-		return "", nil
+		return "", nil, nil
 	}
-	return m.reporter.Report(pl.index)
+	verified, unwell = m.reporter.Report(pl.index)
+	if b, ok := errors.AsType[*BadPorts](unwell); ok {
+		return verified, b, nil
+	}
+	return verified, nil, unwell
 }
 
 // inspect takes a plane out of service if its device reports a problem, or another map than the one in force.
 func (m *machine) inspect(pl *plane, now int64) {
-	if _, unwell := m.report(pl); unwell != nil {
+	_, bad, unwell := m.report(pl)
+	if unwell != nil {
 		m.failf(pl, now, "%w: %w", unwell, ocsctl.ErrPlaneDown)
 		return
 	}
@@ -375,6 +391,8 @@ func (m *machine) inspect(pl *plane, now int64) {
 		m.failf(pl, now, "%w: %w", err, ocsctl.ErrPlaneDown)
 	case !observed.Equal(pl.m):
 		m.drifted(pl, observed, now)
+	default:
+		m.renew(pl, bad, now)
 	}
 }
 

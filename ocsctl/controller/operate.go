@@ -106,7 +106,7 @@ func (m *machine) enable(plane int, o *order, now int64) {
 		return
 	}
 	busy := m.operable(pl)
-	if busy != nil && (pl.fault != nil || errors.Is(busy, ErrMoving)) {
+	if busy != nil && (pl.fault != nil || len(pl.bad) > 0 || errors.Is(busy, ErrMoving)) {
 		o.done(busy)
 		return
 	}
@@ -147,10 +147,14 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 		return
 	}
 	pl.off = ""
+	done := o.done
+	if observed != nil {
+		done = m.enabledPorts(pl, observed, o, now)
+	}
 	if pl.fault != nil {
 		m.restore(pl, observed, now)
 	}
-	m.confirm(now, m.commanded(pl, o.who), o.done)
+	m.confirm(now, m.commanded(pl, o.who), done)
 	m.grant(now)
 	m.advance(pl, now)
 }
@@ -160,7 +164,7 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 	observed, err := m.read(pl)
 	if err == nil && health {
-		_, err = m.report(pl)
+		_, _, err = m.report(pl)
 	}
 	if err != nil {
 		return nil, err
@@ -197,7 +201,7 @@ func (m *machine) moving() (mask uint64) {
 
 // forJob reports whether circuits of the plane are being set for a job, or will be when it is free. Requests wait then.
 func (pl *plane) forJob() bool {
-	return len(pl.orders) > 0 || pl.move.order != nil && pl.move.order.job != nil
+	return pl.nextOrder() >= 0 || pl.move.order != nil && pl.move.order.job != nil
 }
 
 // acquire queues a request for planes, and grants it if they are free. Planes that the holder still has are free: its
@@ -218,7 +222,7 @@ func (m *machine) grant(now int64) {
 	if m.over != nil || m.grace != 0 || len(m.lease.queue)+len(m.lease.making) == 0 {
 		return
 	}
-	for _, g := range m.lease.grants(m.down(), m.moving(), now) {
+	for _, g := range m.lease.grants(m.downFor(), m.moving(), now) {
 		if g.granted != 0 && g.circuits != nil {
 			m.lease.making = append(m.lease.making, g)
 			continue
@@ -247,7 +251,7 @@ func (m *machine) answer(g *grant, now int64) {
 func (m *machine) tellHolders() {
 	off := uint64(0)
 	for j, pl := range m.planes {
-		if pl.off != "" || len(pl.orders) > 0 {
+		if pl.off != "" || pl.nextOrder() >= 0 {
 			off |= 1 << j
 		}
 	}
@@ -260,7 +264,11 @@ func (m *machine) tellHolders() {
 func (m *machine) noneLeft(mask uint64) error {
 	for j, pl := range m.planes {
 		if mask>>j&1 != 0 {
-			return fmt.Errorf("no plane of %#x is in service, %s: %w", mask, pl.reason(), ocsctl.ErrPlaneDown)
+			reason := pl.reason()
+			if reason == "" {
+				reason = fmt.Sprintf("plane %d: %s", j, pl.badText())
+			}
+			return fmt.Errorf("no plane of %#x is in service, %s: %w", mask, reason, ocsctl.ErrPlaneDown)
 		}
 	}
 	return ocsctl.ErrPlaneDown
@@ -302,5 +310,6 @@ func (m *machine) freed(a *attachment, mask uint64, now int64) {
 		return
 	}
 	m.refuseOthers(mask)
+	m.freedBad(mask, now)
 	m.event(now, Event{Kind: Released, Plane: -1, Port: a.port, Mask: mask, Who: a.who})
 }

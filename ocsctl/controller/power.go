@@ -104,8 +104,9 @@ func (m *machine) portStates(pl *plane) []PortState {
 func (m *machine) measure(pl *plane, now int64) {
 	learned := map[int]Baseline{}
 	for r, s := range m.portStates(pl) {
+		_, bad := pl.bad[r]
 		switch {
-		case s.DBm == nil:
+		case s.DBm == nil, bad:
 		case s.Baseline == nil:
 			learned[r] = Baseline{DBm: *s.DBm}
 		case !s.Dim && *s.DBm < *s.Baseline-s.Drop:

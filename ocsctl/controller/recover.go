@@ -104,8 +104,9 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	}
 	r := pl.unread
 	pl.fault, pl.desired = nil, r.Map
+	var bad *BadPorts
 	if err == nil {
-		_, err = m.report(pl)
+		_, bad, err = m.report(pl)
 	}
 	if errors.Is(err, ErrNotLeader) {
 		m.retire(err, now)
@@ -139,7 +140,7 @@ func (m *machine) takeOver(pl *plane, now int64) {
 		return
 	}
 	pl.past, pl.unread = r.Past, nil
-	m.resume(pl, observed, switched, now)
+	m.resume(pl, observed, bad, switched, now)
 	if r.Failed && !switched { // otherwise the next takeover would begin with new epochs again
 		m.event(now, Event{Kind: Restored, Plane: pl.index, Epoch: pl.epoch, To: observed, Port: -1})
 	}
@@ -149,7 +150,7 @@ func (m *machine) takeOver(pl *plane, now int64) {
 }
 
 // resume puts a plane into service after a takeover. switched: the move of the journal's intent is complete.
-func (m *machine) resume(pl *plane, observed circuit.Permutation, switched bool, now int64) {
+func (m *machine) resume(pl *plane, observed circuit.Permutation, bad *BadPorts, switched bool, now int64) {
 	from := pl.m
 	if m.cfg.DataPath != nil {
 		m.cfg.DataPath.Install(pl.index, observed, pl.epoch, now)
@@ -162,6 +163,7 @@ func (m *machine) resume(pl *plane, observed circuit.Permutation, switched bool,
 		pl.past = append(slices.Clone(pl.past), PastMap{pl.epoch, observed.Digest()})
 		m.event(now, Event{Kind: Switched, Plane: pl.index, Epoch: pl.epoch, From: from, To: observed, Port: -1})
 	}
+	m.learnPorts(pl, bad, now)
 	m.publish(pl)
 	m.grant(now)
 }

@@ -88,7 +88,7 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	if t := pl.trial; t != nil {
 		p.Trial = &Trial{Planes: t.Planes, Until: t.Until, Who: t.Who}
 	}
-	p.Dim = slices.Sorted(maps.Keys(pl.dim))
+	p.Dim, p.Out = slices.Sorted(maps.Keys(pl.dim)), slices.Clone(pl.out())
 	if pl.desired != nil && !pl.desired.Equal(pl.m) {
 		p.Desired = pl.desired
 	}
@@ -115,7 +115,7 @@ func (m *machine) verified(pl *plane) string {
 	if pl.fault != nil || pl.move.on {
 		return ""
 	}
-	verified, unwell := m.report(pl)
+	verified, _, unwell := m.report(pl)
 	if unwell != nil {
 		return ""
 	}
@@ -138,6 +138,8 @@ func (m *machine) waiting(plane int) string {
 		return where + ": switching"
 	case m.grace != 0 && len(m.lease.held[plane]) == 0:
 		return where + ": no communicator has claimed it since the takeover"
+	case r == nil && len(pl.bad) > 0:
+		return where + ": " + pl.badText()
 	case r == nil:
 		return where + ": no port has posted"
 	case !pl.intent.durable:

@@ -151,8 +151,9 @@ func (c *chain) repair(j int) {
 		to = c.random()
 		return c.core.Set(j, to, "test")
 	})
+	await.Success(c, fmt.Sprintf("enable plane %d", j), func() error { return c.core.Enable(j, "test") })
 	p := c.plane(j)
-	if p.State == controller.Down || !p.Map.Equal(to) {
+	if p.State == controller.Down || p.Out != nil || !p.Map.Equal(to) {
 		c.Fatalf("plane %d was set to %v: %+v", j, to, p)
 	}
 	c.inService(j, p)
@@ -204,7 +205,7 @@ func TestChain(t *testing.T) {
 				}
 				c.inject(device.Fault{Kind: device.Clear})
 				for k := range planes {
-					if c.plane(k).State == controller.Down {
+					if p := c.plane(k); p.State == controller.Down || p.Out != nil {
 						c.repair(k)
 					}
 				}

@@ -13,12 +13,19 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// down waits until the controller has a plane out of service for a reason that says text.
-func (c *chain) down(j int, text string) {
+// out waits until the controller has exactly these ports of a plane out of service, for reasons of which one says text.
+// The plane serves the others.
+func (c *chain) out(j int, text string, ports ...int) {
 	c.Helper()
-	p := c.await(j, "being out of service", func(p controller.PlaneSnapshot) bool { return p.State == controller.Down })
-	if !strings.Contains(p.Reason, text) || p.Verified != "" {
-		c.Fatalf("plane %d is down, verified by %q: %s; want %q", j, p.Verified, p.Reason, text)
+	p := c.await(j, "ports out of service", func(p controller.PlaneSnapshot) bool {
+		var out []int
+		for _, o := range p.Out {
+			out = append(out, o.Port)
+		}
+		return slices.Equal(out, ports) && p.State == controller.Resident
+	})
+	if !slices.ContainsFunc(p.Out, func(o controller.PortOut) bool { return strings.Contains(o.Why, text) }) {
+		c.Fatalf("plane %d: %+v, want %q", j, p.Out, text)
 	}
 }
 
@@ -34,14 +41,14 @@ func (c *chain) refuses(what string, err error, text string) {
 func (c *chain) serves(j int) {
 	c.Helper()
 	p := c.plane(j)
-	if p.State != controller.Resident || p.Verified != "light" || p.Unlit != nil {
+	if p.State != controller.Resident || p.Verified != "light" || p.Unlit != nil || p.Out != nil {
 		c.Fatalf("plane %d: %+v", j, p)
 	}
 	c.inService(j, p)
 }
 
-// TestLostLight: light that goes is noticed after whatever came before, and a plane without light is put
-// into service by no command until light is back.
+// TestLostLight: a controller notices the loss of light after any order, and no order puts the ports of the circuit into
+// service until light is back.
 func TestLostLight(t *testing.T) {
 	fewer := circuit.Permutation{1, circuit.Dark, 3, 0} // shift(1) without the circuit of rank 1
 	for name, before := range map[string]func(*chain){
@@ -59,15 +66,18 @@ func TestLostLight(t *testing.T) {
 				c.mustSet(shift(1))
 				before(c)
 				c.serves(0)
-				at := c.plane(0).Map
+				at, out := c.plane(0).Map, []int{0, 1, 2, 3} // 0 sends to 1 and so on; all circuits of 2 and 3 stay
+				if at[1] == circuit.Dark {
+					out = []int{0, 2, 3}
+				}
 				c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: at[2]})
-				c.down(0, "light is lost")
+				c.out(0, "light is lost", out...)
 				if p := c.plane(0); !slices.Equal(p.Unlit, []int{2}) {
 					t.Errorf("without light: ranks %v", p.Unlit)
 				}
 				for range 2 { // the second try fails for the same reason
 					c.refuses("set of what is there", c.core.Set(0, at, "test"), "no light")
-					c.down(0, "light")
+					c.out(0, "light", out...)
 				}
 				keeps := circuit.Permutation{circuit.Dark, circuit.Dark, at[2], circuit.Dark}
 				c.refuses("set that keeps the dark circuit", c.core.Set(0, keeps, "test"), "no light")
@@ -87,7 +97,10 @@ func TestKeptDarkCircuit(t *testing.T) {
 	c.mustSet(shift(1))
 	c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
 	to := circuit.Permutation{2, 1, 3, 0} // keeps the circuits of ranks 2 and 3
-	c.move(0, c.plane(0).Epoch, to, func() { c.down(0, "no light") })
+	c.move(0, c.plane(0).Epoch, to, func() {
+		c.await(0, "failure", func(p controller.PlaneSnapshot) bool { return strings.Contains(p.Reason, "light is lost") })
+	})
+	c.out(0, "light is lost", 0, 2, 3)
 }
 
 // TestEnableVerifies: enable looks anew, and changes nothing.
@@ -107,7 +120,7 @@ func TestEnableVerifies(t *testing.T) {
 	c.serves(0)
 }
 
-// TestStartInTheDark: a controller that starts while a circuit is dark does not put its plane into service.
+// TestStartInTheDark: a controller that starts while a circuit is dark does not put its ports into service.
 func TestStartInTheDark(t *testing.T) {
 	for name, recorded := range map[string]circuit.Permutation{"with a record": shift(1), "without": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +128,7 @@ func TestStartInTheDark(t *testing.T) {
 			c.mustSet(shift(1))
 			c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
 			c.restart(recorded)
-			c.down(0, "light")
+			c.out(0, "light", 0, 1, 2, 3)
 			c.refuses("enable", c.core.Enable(0, "test"), "light")
 			c.inject(device.Fault{Kind: device.Clear})
 			c.mustEnable()

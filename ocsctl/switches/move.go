@@ -1,6 +1,7 @@
 package switches
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"lightpath/internal/clock"
+	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
@@ -136,7 +138,9 @@ func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
 				to += j.p.first
 			}
 			at := j.p.first + r
-			c.After[at], c.Check[at], idle[at] = to, true, j.m.Idle && !j.m.only
+			c.After[at], idle[at] = to, j.m.Idle && !j.m.only
+			// A move of ranks does not wait for a circuit that is not good and that it does not touch.
+			c.Check[at] = j.m.Idle || to != c.Before[at] || u.s.Good(at)
 		}
 		c.Token = max(c.Token, j.m.Token)
 	}
@@ -148,6 +152,7 @@ func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 	n := len(j.p.ports.In)
 	var touched, bad int
 	var first []string
+	why := map[int]string{}
 	j.least = driver.Token
 	for _, v := range verdicts {
 		r := v.In - j.p.first
@@ -155,12 +160,22 @@ func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 			continue
 		}
 		touched++
-		if v.Reason != "" || v.Observed != v.Intended {
+		made := slices.ContainsFunc(j.made, func(c circuit.Pair) bool { return c.From == r })
+		switch {
+		case v.Observed == v.Intended && (v.Reason == "" || !j.m.Idle && !made):
+			// A circuit that a move of ranks keeps is not the fault of the move: the session has what is known of it.
+		default:
+			text := u.sentence(j.p, v)
+			for _, p := range []int{r, v.Intended - j.p.first, v.Observed - j.p.first} {
+				if p >= 0 && p < n {
+					why[p] = text
+				}
+			}
 			if bad++; bad <= maxExamples {
-				first = append(first, u.sentence(j.p, v))
+				first = append(first, text)
 			}
 		}
-		if slices.ContainsFunc(j.made, func(c circuit.Pair) bool { return c.From == r }) {
+		if made {
 			j.least = min(j.least, v.Verified)
 		}
 	}
@@ -172,7 +187,12 @@ func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 		if bad > maxExamples {
 			first = append(first, "...")
 		}
-		j.fail(fmt.Errorf("%w: %d of %d circuits: %s", err, bad, touched, strings.Join(first, "; ")))
+		ofPorts := errors.Is(err, driver.ErrNotAsIntended)
+		err = fmt.Errorf("%w: %d of %d circuits: %s", err, bad, touched, strings.Join(first, "; "))
+		if ofPorts {
+			err = &controller.BadPorts{Why: why, Err: err}
+		}
+		j.fail(err)
 	case err == nil, errors.Is(err, driver.ErrNotAsIntended), errors.Is(err, driver.ErrDrift) && verdicts != nil:
 		// Only circuits of other planes are wrong.
 	default:
@@ -273,12 +293,16 @@ func (u *unit) probeAll(ctx context.Context, j *job, circuits []circuit.Pair) {
 		j.fail(fmt.Errorf("%w: tokens over the circuits: %w", driver.ErrNotAsIntended, err))
 		return
 	}
+	why, first := map[int]string{}, ""
 	for i, c := range circuits {
 		u.s.Proved(j.p.first+c.From, arrived[i], clock.Now(ctx))
 		if !arrived[i] {
-			j.fail(fmt.Errorf("%w: no token came from rank %d to rank %d, port %s",
-				driver.ErrNotAsIntended, c.From, c.To, u.egress(j.p.first+c.To)))
+			text := fmt.Sprintf("no token came from rank %d to rank %d, port %s", c.From, c.To, u.egress(j.p.first+c.To))
+			why[c.From], why[c.To], first = text, text, cmp.Or(first, text)
 		}
+	}
+	if first != "" {
+		j.fail(&controller.BadPorts{Why: why, Err: fmt.Errorf("%w: %s", driver.ErrNotAsIntended, first)})
 	}
 }
 
@@ -302,7 +326,7 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 		planes[i] = p
 		p.move, p.failure, p.ended = nil, nil, clock.Now(ctx)
 		if j.err != nil {
-			p.failure = fmt.Errorf("epoch %d: %w", j.m.Epoch, j.err)
+			p.failure = j.failure()
 		}
 		if unknown != nil {
 			p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, unknown, unknown, "", nil
@@ -319,6 +343,14 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 			}
 		})
 	}
+}
+
+// failure returns the error of the job with its epoch.
+func (j *job) failure() error {
+	if b, some := errors.AsType[*controller.BadPorts](j.err); some {
+		return &controller.BadPorts{Why: b.Why, Err: fmt.Errorf("epoch %d: %w", j.m.Epoch, b.Err)}
+	}
+	return fmt.Errorf("epoch %d: %w", j.m.Epoch, j.err)
 }
 
 func (j *job) fail(err error) {

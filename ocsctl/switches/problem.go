@@ -3,6 +3,7 @@ package switches
 import (
 	"fmt"
 
+	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
 )
 
@@ -10,6 +11,7 @@ import (
 type problem struct {
 	kind problemKind
 	rank int // the sending rank, or the rank of the port
+	to   int // the receiving rank; of a failed port: rank
 	port string
 	text string // for operators; includes the readings
 }
@@ -45,7 +47,7 @@ func (u *unit) problems(p *plane, health []driver.Health) (found []problem) {
 			if at < len(health) && health[at].Failed {
 				h := &health[at]
 				text := fmt.Sprintf("port %s of rank %d is %s", h.Port, r, h.State)
-				found = append(found, problem{portFailed, r, h.Port, text})
+				found = append(found, problem{portFailed, r, r, h.Port, text})
 			}
 		}
 	}
@@ -74,13 +76,37 @@ func (u *unit) badCircuit(p *plane, r, to int, c driver.Circuit) problem {
 	switch {
 	case c.HasPower && c.PowerDBm < limit && u.s.WasLit(p.first+r):
 		text := fmt.Sprintf("light is lost: %s %.2f dBm from rank %d, want %.2f", where, c.PowerDBm, r, limit)
-		return problem{lightLost, r, port, text}
+		return problem{lightLost, r, to, port, text}
 	case c.HasPower && c.PowerDBm < limit:
 		text := fmt.Sprintf("no light: %s %.2f dBm from rank %d, want %.2f", where, c.PowerDBm, r, limit)
-		return problem{noLight, r, port, text}
+		return problem{noLight, r, to, port, text}
 	}
 	text := fmt.Sprintf("the circuit from rank %d to rank %d, port %s: %s", r, to, port, c.Reason)
-	return problem{notGood, r, port, text}
+	return problem{notGood, r, to, port, text}
+}
+
+// badPorts returns problems as a fault of their ports; nil: there are none. A dark circuit may be the fault of either
+// end, unless one of them has failed.
+func badPorts(found []problem) error {
+	if len(found) == 0 {
+		return nil
+	}
+	b := &controller.BadPorts{Why: map[int]string{}, Err: fmt.Errorf("%w: %s", driver.ErrUnwell, found[0].text)}
+	failed := map[int]bool{}
+	for i := range found { // failed ports come first
+		p := &found[i]
+		if p.kind == portFailed {
+			failed[p.rank] = true
+		} else if failed[p.rank] || failed[p.to] {
+			continue
+		}
+		for _, r := range []int{p.rank, p.to} {
+			if b.Why[r] == "" {
+				b.Why[r] = p.text
+			}
+		}
+	}
+	return b
 }
 
 // logProblems logs the problems of a plane that are new, and problems that have ended.

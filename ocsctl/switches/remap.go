@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lightpath/internal/clock"
+	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
@@ -54,6 +55,9 @@ func (u *unit) keepPorts(ctx context.Context, jobs []*job) {
 		}
 		cancel()
 		if err != nil {
+			if b, some := errors.AsType[*controller.BadPorts](j.err); some {
+				j.err = b.Err // circuits at the new port are a problem of the plane
+			}
 			j.err = fmt.Errorf("%w; at the new port: %w", j.err, err)
 		}
 		u.setPorts(j.p, j.ports)

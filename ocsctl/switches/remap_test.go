@@ -32,9 +32,9 @@ func TestRemap(t *testing.T) {
 			t.Parallel()
 			c, spares := newSpareChain(t, protocol)
 			c.mustSet(shift(1))
-			// Rank 2 cannot receive any more: the plane is down, and stays so.
+			// Rank 2 cannot receive any more.
 			c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 2})
-			c.down(0, "light is lost")
+			c.out(0, "light is lost", 0, 1, 2, 3)
 			await.Success(t, "remap", func() error { return c.core.Remap(0, 2, spares[1], "ann") })
 			c.await(0, "light", func(p controller.PlaneSnapshot) bool {
 				return p.State == controller.Resident && p.Verified == "light"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -325,10 +326,7 @@ func (u *unit) see(p *plane, health []driver.Health) {
 	u.readPorts(p, health)
 	found := u.problems(p, health)
 	u.logProblems(p, found)
-	p.watch, p.unlit = nil, unlit(found)
-	if len(found) > 0 {
-		p.watch = fmt.Errorf("%w: %s", driver.ErrUnwell, found[0].text)
-	}
+	p.watch, p.unlit = badPorts(found), unlit(found)
 }
 
 // readPorts records what the last read says of the ports of a plane. A port's power is that of its circuit, which the
@@ -420,8 +418,15 @@ func (u *unit) egress(port int) string {
 // unwell returns why ranks should not use a plane; nil: they may. The caller holds Device.mu.
 func (p *plane) unwell() error {
 	err := p.failure
-	if err == nil || errors.Is(p.watch, driver.ErrFenced) {
+	failed, ofPorts := errors.AsType[*controller.BadPorts](err)
+	now, watched := errors.AsType[*controller.BadPorts](p.watch)
+	switch {
+	case err == nil, errors.Is(p.watch, driver.ErrFenced), ofPorts && p.watch != nil && !watched:
 		err = p.watch
+	case ofPorts && watched:
+		both := &controller.BadPorts{Why: maps.Clone(now.Why), Err: failed.Err}
+		maps.Copy(both.Why, failed.Why)
+		err = both
 	}
 	if err == nil {
 		return nil
@@ -450,9 +455,13 @@ func rank(r int) string {
 	return fmt.Sprintf("rank %d", r)
 }
 
+// text describes an error with all that may change in it.
 func text(err error) string {
 	if err == nil {
 		return ""
+	}
+	if b, ok := errors.AsType[*controller.BadPorts](err); ok {
+		return fmt.Sprint(err, b.Why)
 	}
 	return err.Error()
 }

@@ -51,6 +51,9 @@ func (d *decoder) required() error {
 			return err
 		}
 	}
+	if _, stated := d.at["packet_planes"]; stated {
+		return d.need("packet_planes", "bandwidth")
+	}
 	return nil
 }
 
@@ -199,8 +202,12 @@ func (d *decoder) sharedPorts() error {
 }
 
 func (d *decoder) circuits() error {
-	if d.f.PinnedBy != "" && !d.f.Optical() {
+	switch {
+	case d.f.Optical():
+	case d.f.PinnedBy != "":
 		return d.errorf("pinned_by", "", "%q, but a fabric without ocs has no circuits", d.f.PinnedBy)
+	case d.f.Packets != PacketPlanes{}:
+		return d.errorf("packet_planes", "", "a fabric without ocs has them in planes")
 	}
 	switch d.f.Circuits {
 	case plans.Simplex, plans.Duplex:

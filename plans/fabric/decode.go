@@ -48,14 +48,15 @@ func (d *decoder) errorf(path, around, format string, args ...any) error {
 func (d *decoder) fabric(root value) error {
 	f := d.f
 	return root.read(fields{
-		"version":  integer(&f.Version, Version, Version),
-		"name":     &f.Name,
-		"ranks":    integer(&f.Ranks, 1, plans.MaxRanks),
-		"hosts":    listOf(d.host),
-		"planes":   listOf(d.plane),
-		"ocs":      listOf(d.ocs),
-		"costs":    fields{"alpha": &f.Costs.Alpha, "hop": &f.Costs.Hop, "barrier": &f.Costs.Barrier},
-		"circuits": (*string)(&f.Circuits),
+		"version":       integer(&f.Version, Version, Version),
+		"name":          &f.Name,
+		"ranks":         integer(&f.Ranks, 1, plans.MaxRanks),
+		"hosts":         listOf(d.host),
+		"planes":        listOf(d.plane),
+		"ocs":           listOf(d.ocs),
+		"costs":         fields{"alpha": &f.Costs.Alpha, "hop": &f.Costs.Hop, "barrier": &f.Costs.Barrier},
+		"packet_planes": fields{"bandwidth": &f.Packets.Bandwidth, "alpha": &f.Packets.Alpha},
+		"circuits":      (*string)(&f.Circuits),
 		"pods": func(v value) error {
 			f.Pods = [][]int{}
 			return listOf(d.pod)(v)

@@ -54,6 +54,9 @@ func (f *Fabric) Encode() []byte {
 		fmt.Fprintf(&b, ", barrier: %s", formatDuration(f.Costs.Barrier))
 	}
 	b.WriteString("}\n")
+	if p := f.Packets; p.Bandwidth != 0 {
+		fmt.Fprintf(&b, "packet_planes: {bandwidth: %v, alpha: %s}\n", p.Bandwidth, formatDuration(p.Alpha))
+	}
 	fmt.Fprintf(&b, "circuits: %s\nforwarding: %t\n", f.Circuits, f.Forwarding)
 	if f.Pods != nil {
 		pods, _ := json.Marshal(f.Pods) // lists of integers: JSON is YAML, and cannot fail

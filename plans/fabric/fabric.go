@@ -36,6 +36,7 @@ type Fabric struct {
 	Planes     []Plane
 	OCS        []OCS
 	Costs      Costs
+	Packets    PacketPlanes
 	Circuits   plans.CircuitKind
 	Forwarding bool
 	Pods       [][]int // a partition of the ranks; nil where there are none
@@ -99,6 +100,13 @@ type Costs struct {
 	// Barrier is the time of a reconfiguration in addition to the switch's own: to agree on it, to learn of its end,
 	// and to go on.
 	Barrier time.Duration
+}
+
+// PacketPlanes are the costs of the planes without circuits that ranks of a fabric with circuits have besides, such as
+// TCP over other NICs.
+type PacketPlanes struct {
+	Bandwidth Rate          // of a rank in one direction, over all packet planes together; 0: the file states none
+	Alpha     time.Duration // of a round of messages, in addition to their bytes
 }
 
 // Optical reports whether the planes have switches.

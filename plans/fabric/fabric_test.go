@@ -48,6 +48,9 @@ func TestHosts(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	p := f.Problem()
+	if f.Packets != (PacketPlanes{Bandwidth: 100e9, Alpha: 10 * time.Microsecond}) {
+		t.Errorf("packet planes %+v", f.Packets)
+	}
 	if p.ReconfigUS != 25300 || p.ReconfigPerPort != 20 || p.BandwidthGbps != 400 {
 		t.Fatalf("problem %+v", p)
 	}
@@ -76,9 +79,11 @@ func TestEncode(t *testing.T) {
 		if f.Digest() != back.Digest() {
 			t.Fatalf("%s: digest changed", name)
 		}
-		back.Costs.Alpha++
-		if f.Digest() == back.Digest() {
-			t.Fatalf("%s: digest did not change", name)
+		for _, change := range []func(){func() { back.Costs.Alpha++ }, func() { back.Packets = PacketPlanes{Bandwidth: 1} }} {
+			before := back.Digest()
+			if change(); before == back.Digest() {
+				t.Fatalf("%s: digest did not change", name)
+			}
 		}
 	}
 }
@@ -101,6 +106,12 @@ func TestDecodeRefuses(t *testing.T) {
 		{good, "version: 1\n", "version: 1\nversion: 1\n", "line 2: "},
 		{good, "forwarding: true", "forwarding: yes", "line 19: forwarding: want true or false"},
 		{packet, "version: 1", "version: 1\npinned_by: x", `line 2: pinned_by: "x", but a fabric without ocs`},
+		{packet, "version: 1", "version: 1\npacket_planes: {bandwidth: 1Gbps}",
+			"line 2: packet_planes: a fabric without ocs has them in planes"},
+		{hosts, "bandwidth: 100Gbps, ", "", "line 13: packet_planes.bandwidth: missing"},
+		{hosts, "{bandwidth: 100Gbps, alpha: 10us}", "{}", "line 13: packet_planes.bandwidth: missing"},
+		{hosts, "alpha: 10us", "alpha: soon", `packet_planes.alpha: "soon" is no duration`},
+		{hosts, "alpha: 10us", "hop: 10us", `packet_planes: unknown field "hop"`},
 		{good, "forwarding: true", "forwardin: true", `line 19: unknown field "forwardin"`},
 		{good, "interface: eth2", "interface: eth2, color: red", `line 5: planes[0]: unknown field "color"`},
 		{good, "interface: eth2", `interface: eth2, hca: "m"`, "line 5: planes[0].hca: a plane has an interface or an hca"},

@@ -14,7 +14,7 @@ type candidate struct {
 	shape       int
 	plan        *plans.Plan
 	us          float64 // its completion time
-	first, last int     // settings on which it begins and ends
+	first, last int     // settings on which it begins and ends; first is anySetting for a demand
 	// idle is, by plane, the time from the end of the plane's last entry to the completion time.
 	idle []float64
 	// switching is the time in which at least one plane reconfigures, and free the completion time without switching
@@ -63,6 +63,9 @@ func (s *solver) newCandidate(shape int, plan *plans.Plan) *candidate {
 	plan = trimmed(plan, p.Circuits)
 	c := &candidate{shape: shape, plan: plan, us: plan.CCTUS, idle: make([]float64, p.Planes)}
 	c.first, c.last = s.settings.add(plan.Initial), s.settings.add(Final(plan))
+	if p.Demand != nil {
+		c.first = anySetting
+	}
 	for j, entries := range plan.Planes {
 		end := 0.0
 		if n := len(entries); n > 0 {
@@ -141,8 +144,11 @@ func (s *solver) freeUS(c *candidate) float64 {
 	return c.free
 }
 
-// switchUS returns how long plane j takes from one setting to another; false if it has the circuits already.
+// switchUS returns how long plane j takes from one setting to another; false if it has the circuits already, or any do.
 func (s *solver) switchUS(from, to, j int) (float64, bool) {
+	if to == anySetting {
+		return 0, false
+	}
 	a, b := s.settings.planes[from][j], s.settings.planes[to][j]
 	if a == b {
 		return 0, false

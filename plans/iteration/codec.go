@@ -58,7 +58,7 @@ func read(r *decode.Reader, p *Plan) error {
 func readPlaced(r *decode.Reader) (c Placed, err error) {
 	have, err := r.Fields(decode.Fields{
 		"call":     decode.Into(&c.Call, r.Between(0, trace.MaxCalls-1)),
-		"plan":     decode.Into(&c.Plan, r.Between(0, trace.MaxCalls-1)),
+		"plan":     decode.Into(&c.Plan, r.Between(OnPackets, trace.MaxCalls-1)),
 		"start_us": &c.StartUS,
 		"end_us":   &c.EndUS,
 		"switches": decode.ListInto(r, &c.Switches, plans.MaxPlanes, func() (Switch, error) { return readSwitch(r) }),
@@ -99,6 +99,8 @@ func (p *Plan) fits() error {
 			return decode.At(path+".call", "the trace has no call %d", c.Call)
 		case c.Plan >= len(p.Plans):
 			return decode.At(path+".plan", "there is no plan %d", c.Plan)
+		case c.Plan == OnPackets && len(c.Switches) > 0:
+			return decode.At(path+".switches", "a call on packet planes needs no circuits")
 		}
 		for k, s := range c.Switches {
 			if s.Plane >= len(p.Plans[c.Plan].Planes) {

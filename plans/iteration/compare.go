@@ -13,7 +13,7 @@ const (
 	Static    = "static"    // one setting for all calls
 	Iteration = "iteration" // the plan
 	Free      = "free"      // each call its best plan, and setup costs nothing: no way to run it
-	Packet    = "packet"    // packet planes of the same bandwidth, without contention: no circuits
+	Packet    = "packet"    // all calls on packet planes: those of the fabric file, else of the circuits' bandwidth
 )
 
 // Outcome is what one way to run the iteration takes. Times are in us for an iteration.
@@ -120,51 +120,21 @@ func (s *solver) resident(setting int) (choice []int, ok bool) {
 }
 
 func (s *solver) comparison(plan *Plan, best solution, base baselines) *Comparison {
-	c := &Comparison{Plan: plan, Shapes: len(s.p.Shapes), Tried: len(s.all)}
+	c := &Comparison{Plan: plan, Tried: len(s.all)}
 	in := s.inOrder()
 	c.Outcomes = append(c.Outcomes, s.outcome(PerCall, in, base.perCall, late), s.outcome(Greedy, in, base.greedy, late))
 	if base.static != nil {
 		c.Outcomes = append(c.Outcomes, s.outcome(Static, in, base.static, early))
 	}
 	c.Outcomes = append(c.Outcomes, s.outcome(Iteration, best.order, best.choice, early),
-		s.outcome(Free, in, base.perCall, never), s.packet(best.order))
+		s.outcome(Free, in, base.perCall, never))
 	return c
-}
-
-// packet times the calls one after the other, in the order of grants, on planes without circuits: each step takes
-// alpha, one hop, and the bytes of its busiest port over all planes.
-func (s *solver) packet(order []int) Outcome {
-	us := make([]float64, len(s.p.Shapes))
-	for i, shape := range s.p.Shapes {
-		for k := range shape.Steps {
-			us[i] += plans.TransmitUS(shape, 1, degree(shape.Ranks, &shape.Steps[k]),
-				shape.Steps[k].Bytes/float64(shape.Planes))
-		}
-	}
-	end, before := make([]float64, len(s.p.Of)), 0.0
-	for _, i := range order {
-		before = math.Max(before, s.p.Trace.Ready(i, end)) + us[s.p.Of[i]]
-		end[i] = before
-	}
-	total := s.p.Trace.End(end)
-	return Outcome{Name: Packet, IterationUS: total, ExposedUS: total - s.p.Trace.Longest(nil)}
-}
-
-// degree returns the largest number of flows that a rank sends or receives in a step.
-func degree(ranks int, step *plans.Step) int {
-	out, in, most := make([]int, ranks), make([]int, ranks), 0
-	for _, f := range step.FlowList() {
-		out[f[0]]++
-		in[f[1]]++
-		most = max(most, out[f[0]], in[f[1]])
-	}
-	return most
 }
 
 func (s *solver) outcome(name string, order, choice []int, m mode) Outcome {
 	var t timed
 	us := s.time(&t, order, choice, m)
-	o := Outcome{Name: name, IterationUS: us, ExposedUS: us - s.p.Trace.Longest(nil)}
+	o := Outcome{Name: name, IterationUS: us}
 	if m == never {
 		for _, k := range choice {
 			o.SwitchingUS += s.all[k].switching

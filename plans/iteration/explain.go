@@ -3,9 +3,6 @@ package iteration
 import (
 	"context"
 	"fmt"
-
-	"lightpath/plans"
-	"lightpath/plans/iteration/trace"
 )
 
 // Point is an iteration on one fabric of a sweep.
@@ -18,22 +15,25 @@ type Point struct {
 // Over returns how much longer the iteration plan is than the iteration on packet planes, as a fraction.
 func (p *Point) Over() float64 { return p.Of(Iteration).IterationUS/p.Of(Packet).IterationUS - 1 }
 
-// Sweep plans a trace on fabrics with other numbers of planes, of the same bandwidth together, and other switching
-// times. fabric has the other costs. done, if not nil, is called after each point. When ctx ends, Sweep returns its
-// error with the points so far.
-func Sweep(ctx context.Context, fabric *plans.Problem, t *trace.Trace, steps Steps, planes []int, reconfigUS []float64,
-	o Options, done func(points, of int)) ([]Point, error) {
+// Sweep plans an iteration on fabrics with other numbers of planes, of the same bandwidth together, and other switching
+// times. p is the problem on the fabric with the other costs. done, if not nil, is called after each point. When ctx
+// ends, Sweep returns its error with the points so far.
+func Sweep(ctx context.Context, p *Problem, steps Steps, planes []int, reconfigUS []float64, o Options,
+	done func(points, of int)) ([]Point, error) {
 	var points []Point
-	total := fabric.BandwidthGbps * float64(fabric.Planes)
+	total := p.Fabric.BandwidthGbps * float64(p.Fabric.Planes)
 	for _, k := range planes {
 		for _, us := range reconfigUS {
-			f := *fabric
+			f := *p.Fabric
 			f.Planes, f.BandwidthGbps, f.ReconfigUS = k, total/float64(k), us
-			p, err := Pose(&f, "", t, steps)
+			on, err := Pose(&f, "", p.Trace, steps)
 			if err != nil {
 				return points, err
 			}
-			c, err := Compare(ctx, p, o)
+			if on.packets, on.packetUS = p.packets, p.packetUS; on.packets != nil {
+				on.choose()
+			}
+			c, err := Compare(ctx, on, o)
 			if err != nil {
 				return points, err
 			}

@@ -30,7 +30,9 @@ func TestSweep(t *testing.T) {
 	f := &plans.Problem{Version: plans.Version, Ranks: 8, Planes: 2, BandwidthGbps: 50, ReconfigUS: 1,
 		Circuits: plans.Simplex}
 	calls := 0
-	points, err := iteration.Sweep(context.Background(), f, twoCalls(), steps, []int{1, 4}, []float64{100, 1000, 50_000},
+	p, err := iteration.Pose(f, "", twoCalls(), steps)
+	require.NoError(t, err)
+	points, err := iteration.Sweep(context.Background(), p, steps, []int{1, 4}, []float64{100, 1000, 50_000},
 		quick, func(done, of int) {
 			if calls++; done != calls || of != 6 {
 				t.Errorf("%d of %d", done, of)
@@ -65,7 +67,7 @@ func TestSweep(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if points, err := iteration.Sweep(ctx, f, twoCalls(), steps, []int{1}, []float64{1}, quick, nil); err == nil ||
+	if points, err := iteration.Sweep(ctx, p, steps, []int{1}, []float64{1}, quick, nil); err == nil ||
 		len(points) != 0 {
 		t.Errorf("%v, %v", points, err)
 	}

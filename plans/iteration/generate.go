@@ -2,7 +2,6 @@ package iteration
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/planner"
+	"lightpath/plans/spectra"
 )
 
 const (
@@ -73,7 +73,8 @@ func (s *solver) ask(ctx context.Context, requests []request, effort time.Durati
 		}
 		s.asked[r] = true
 		group.Go(func() error {
-			if ctx.Err() == nil && (s.left(share) || r.planner == "perstep") {
+			first := r.planner == "perstep" || r.planner == spectra.Name // without it, a shape may have no plan
+			if ctx.Err() == nil && (s.left(share) || first) {
 				found[i], errs[i] = s.solve(ctx, r, effort)
 			}
 			return nil
@@ -171,21 +172,27 @@ func (s *solver) generate(ctx context.Context) error {
 	}
 	var requests []request
 	for _, name := range names {
-		for shape := range n {
+		for _, shape := range s.withSteps() {
 			requests = append(requests, request{shape, anySetting, anySetting, name})
+		}
+	}
+	for shape, p := range s.p.Shapes {
+		if p.Demand != nil {
+			requests = append(requests, request{shape, anySetting, anySetting, spectra.Name})
 		}
 	}
 	errs := s.ask(ctx, requests, effort, 0.5)
 	for shape := range n {
 		if s.best[shape] < 0 {
-			return s.noPlan(ctx, shape, errs[shape])
+			at := slices.IndexFunc(requests, func(r request) bool { return r.shape == shape })
+			return s.noPlan(ctx, shape, errs[at])
 		}
 	}
 	pool := s.pool(ctx, effort)
 	requests = nil
 	for _, name := range []string{"static", "swot"} {
 		for _, setting := range pool {
-			for shape := range n {
+			for _, shape := range s.withSteps() {
 				requests = append(requests, request{shape, setting, anySetting, name})
 			}
 		}
@@ -198,13 +205,22 @@ func (s *solver) generate(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// withSteps returns the shapes of collectives, and of flows of one size.
+func (s *solver) withSteps() (list []int) {
+	for shape, p := range s.p.Shapes {
+		if p.Demand == nil {
+			list = append(list, shape)
+		}
+	}
+	return list
+}
+
 // noPlan returns the error of a shape without a plan, naming its first call.
 func (s *solver) noPlan(ctx context.Context, shape int, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	call := slices.Index(s.p.Of, shape)
-	return fmt.Errorf("%w: calls[%d] (%s): %w", ErrProblem, call, s.p.Trace.Calls[call].Kind(), err)
+	return s.p.bad(slices.Index(s.p.Of, shape), err)
 }
 
 // pool returns the settings on which every shape gets plans. The fastest plans begin and end on some of them; others
@@ -212,15 +228,11 @@ func (s *solver) noPlan(ctx context.Context, shape int, err error) error {
 func (s *solver) pool(ctx context.Context, effort time.Duration) []int {
 	var pool []int
 	add := func(setting int) {
-		if len(pool) < maxSettings && !slices.Contains(pool, setting) {
+		if len(pool) < maxSettings && setting != anySetting && !slices.Contains(pool, setting) {
 			pool = append(pool, setting)
 		}
 	}
-	every := make([]int, len(s.p.Shapes))
-	for i := range every {
-		every[i] = i
-	}
-	if maps := s.divided(every, nil); maps != nil {
+	if maps := s.divided(s.withSteps(), nil); maps != nil {
 		add(s.settings.add(maps))
 	}
 	if maps := s.staticForAll(ctx, effort); maps != nil {
@@ -253,7 +265,8 @@ func (s *solver) neighbours() [][2]int {
 	for i, a := range s.p.Of {
 		b := s.p.Of[(i+1)%n]
 		pair := [2]int{min(a, b), max(a, b)}
-		if a != b && len(pairs) < maxPairs && !slices.Contains(pairs, pair) {
+		apart := a != b && s.p.Shapes[a].Demand == nil && s.p.Shapes[b].Demand == nil
+		if apart && len(pairs) < maxPairs && !slices.Contains(pairs, pair) {
 			pairs = append(pairs, pair)
 		}
 	}

@@ -64,6 +64,10 @@ func random(t *testing.T, r *rand.Rand, chain bool, calls int) *iteration.Proble
 		if f.Circuits != plans.Duplex && r.IntN(2) == 0 {
 			c.Collective = "shift"
 		}
+		if r.IntN(5) == 0 {
+			c = trace.Call{After: c.After}
+			c.SetFlows(map[[2]int]float64{{0, 1}: float64(1000 * r.IntN(100)), {1, 0}: 5e4, {1, 2}: 1e4})
+		}
 		if !chain {
 			c.After[0].Call = r.IntN(i+1) - 1
 			c.TailUS = float64(r.IntN(50))

@@ -194,6 +194,9 @@ func FuzzDecode(f *testing.F) {
 "trace":{"version":1,"ranks":1,"communicators":[{"groups":[[0]]}],"calls":[{"flows":[],"bytes":0}]},
 "plans":[{"version":1,"cct_us":0,"planes":[[]],"initial":[[0]]}],
 "calls":[{"call":0,"plan":0,"start_us":0,"end_us":0,"switches":[{"plane":0,"start_us":0,"end_us":0}]}]}`))
+	f.Add([]byte(`{"version":1,"iteration_us":3,"compute_us":0,
+"trace":{"version":1,"ranks":3,"communicators":[{"groups":[[0,1,2]]}],"calls":[{"flows":[[0,1],[1,2]],"flow_bytes":[5,4.5],
+"bytes":5}]},"plans":[],"calls":[{"call":0,"plan":-1,"start_us":0,"end_us":3}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := iteration.Decode(data)
 		if err != nil {

@@ -29,11 +29,11 @@ type Plan struct {
 	Fabric       string  // digest of the fabric file; "" where there was none
 	Trace        *trace.Trace
 	Plans        []*plans.Plan // the different plans of calls; each states its initial circuits
-	Calls        []Placed      // in the order of grants
+	Calls        []Placed      // in the order of grants; each call on packet planes before the calls that wait for it
 	Digest       string        // "" where the file carries none
 }
 
-// Placed is a call of the trace with its plan and times.
+// Placed is a call of the trace with its plan and times. A call on packet planes has the plan [OnPackets].
 type Placed struct {
 	Call, Plan int
 	StartUS    float64
@@ -52,8 +52,13 @@ type Switch struct {
 // ExposedUS returns the time of the iteration that is not computation.
 func (p *Plan) ExposedUS() float64 { return p.IterationUS - p.ComputeUS }
 
-// PlanAt returns the plan of the call at a position in the order of grants.
-func (p *Plan) PlanAt(at int) *plans.Plan { return p.Plans[p.Calls[at].Plan] }
+// PlanAt returns the plan of the call at a position in the order of grants, nil for a call on packet planes.
+func (p *Plan) PlanAt(at int) *plans.Plan {
+	if p.Calls[at].Plan == OnPackets {
+		return nil
+	}
+	return p.Plans[p.Calls[at].Plan]
+}
 
 // Final returns the circuits that a plan leaves: its initial ones, or the target of the last reconfiguration.
 func Final(p *plans.Plan) []circuit.Permutation {

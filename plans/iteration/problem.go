@@ -8,6 +8,7 @@ import (
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/iteration/trace"
+	"lightpath/plans/packets"
 )
 
 // ErrProblem is wrapped by errors about a trace that has no problem on a fabric. The message names the call.
@@ -18,10 +19,17 @@ type Problem struct {
 	Fabric *plans.Problem // costs, ranks and planes; without steps
 	Digest string         // of the fabric file; "" where there is none
 	Trace  *trace.Trace
-	// Shapes are the different problems of calls, on all ranks of the fabric, with free initial and final circuits.
+	// Shapes are the different problems of calls, on all ranks of the fabric, with free initial and final circuits. Flows
+	// of different sizes are a demand, whose plan begins with a switch, on any circuits: ranks know the sizes when they
+	// call.
 	Shapes []*plans.Problem
 	Of     []int // call -> its shape
 	chain  bool  // each call waits for the call before, and for no other: the order is fixed
+
+	packets   *packets.Costs // nil: all calls use circuits
+	packetUS  []float64      // by shape: on packet planes
+	onPackets []bool         // by shape
+	numbers   []int          // of the calls in the trace of which this is a part; nil: the trace is whole
 }
 
 // Steps returns the steps of a call, for the ranks 0..ranks-1 of one communicator.
@@ -43,12 +51,12 @@ func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*P
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		p.chain = p.chain && waitsForLast(c.After, i)
-		key := fmt.Sprint(c.Communicator, c.Collective, " ", c.Algorithm, " ", c.Root, c.Bytes, c.Flows)
+		key := fmt.Sprint(c.Communicator, c.Collective, " ", c.Algorithm, " ", c.Root, c.Bytes, c.Flows, c.FlowBytes)
 		at, ok := shapes[key]
 		if !ok {
 			shape, err := p.shape(c, steps)
 			if err != nil {
-				return nil, fmt.Errorf("%w: calls[%d] (%s): %w", ErrProblem, i, c.Kind(), err)
+				return nil, p.bad(i, err)
 			}
 			at, shapes[key] = len(p.Shapes), len(p.Shapes)
 			p.Shapes = append(p.Shapes, shape)
@@ -56,6 +64,15 @@ func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*P
 		p.Of[i] = at
 	}
 	return p, nil
+}
+
+// bad is the error of a call.
+func (p *Problem) bad(call int, err error) error {
+	number := call
+	if p.numbers != nil {
+		number = p.numbers[call]
+	}
+	return fmt.Errorf("%w: calls[%d] (%s): %w", ErrProblem, number, p.Trace.Calls[call].Kind(), err)
 }
 
 // waitsForLast reports whether call i waits for the call before it, and for no other.
@@ -80,11 +97,33 @@ func (p *Problem) shape(c *trace.Call, steps Steps) (*plans.Problem, error) {
 		}
 	}
 	shape := *p.Fabric
+	if c.FlowBytes != nil {
+		shape.Demand = demand(c, comm, &shape)
+		return &shape, shape.Validate()
+	}
 	shape.Steps = make([]plans.Step, 0, len(local))
 	for i := range local {
 		shape.Steps = append(shape.Steps, spread(&local[i], comm, shape.Ranks))
 	}
 	return &shape, shape.Validate()
+}
+
+// demand returns the bytes between ranks of the fabric in a call of flows. A demand has no alpha and no hops, so flows
+// have as many bytes more.
+func demand(c *trace.Call, comm *trace.Communicator, p *plans.Problem) [][]float64 {
+	d := make([][]float64, p.Ranks)
+	for r := range d {
+		d[r] = make([]float64, p.Ranks)
+	}
+	more := (p.AlphaUS + p.HopUS) / plans.WireUS(p, 1)
+	for _, group := range comm.Groups {
+		for k, f := range c.Flows {
+			if bytes := c.BytesOf(k); bytes > 0 {
+				d[group[f[0]]][group[f[1]]] = bytes + more
+			}
+		}
+	}
+	return d
 }
 
 // spread returns a step of one communicator as the step of all its groups, on the ranks of the fabric. A step whose

@@ -36,6 +36,25 @@ type solution struct {
 // Compare plans p and says what the baselines take. The plan is sealed. When ctx ends, Compare returns its error. When
 // the time limit ends, it returns its best plan. Errors wrap [ErrProblem] if a call has no plan.
 func Compare(ctx context.Context, p *Problem, o Options) (*Comparison, error) {
+	own, left := p.onCircuits()
+	c := own.idle()
+	if len(left) > 0 {
+		var err error
+		if c, err = compare(ctx, own, o); err != nil {
+			return nil, err
+		}
+	}
+	p.complete(c.Plan, left)
+	c.Shapes = len(p.Shapes)
+	c.Outcomes = append(c.Outcomes, p.packetWay(c.Plan))
+	for i := range c.Outcomes {
+		c.Outcomes[i].ExposedUS = c.Outcomes[i].IterationUS - c.Plan.ComputeUS
+	}
+	return c, c.Plan.Seal()
+}
+
+// compare plans the calls on circuits.
+func compare(ctx context.Context, p *Problem, o Options) (*Comparison, error) {
 	if o.TimeLimit <= 0 {
 		o.TimeLimit = DefaultTimeLimit
 	}
@@ -51,11 +70,7 @@ func Compare(ctx context.Context, p *Problem, o Options) (*Comparison, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	plan, err := s.write(best)
-	if err != nil {
-		return nil, err
-	}
-	return s.comparison(plan, best, base), nil
+	return s.comparison(s.write(best), best, base), nil
 }
 
 // inOrder is the order of the trace.
@@ -147,7 +162,7 @@ func (s *solver) extend(ctx context.Context, best *solution) bool {
 			{now.shape, before.last, anySetting, "swot"}, {now.shape, before.last, anySetting, "static"},
 			{before.shape, before.first, now.first, "swot"}, {now.shape, before.last, now.last, "swot"},
 		} {
-			if !s.asked[r] && !slices.Contains(requests, r) {
+			if s.p.Shapes[r.shape].Demand == nil && !s.asked[r] && !slices.Contains(requests, r) {
 				requests = append(requests, r)
 			}
 		}

@@ -10,12 +10,11 @@ import (
 
 // write makes the plan of a solution: the switches of a gap start when the call before has ended, if the next call need
 // not wait for them. Otherwise planes that finish early switch at the end of the plan of the call before.
-func (s *solver) write(best solution) (*Plan, error) {
+func (s *solver) write(best solution) *Plan {
 	var t timed
 	us := s.time(&t, best.order, best.choice, early)
 	n := len(best.order)
-	out := &Plan{IterationUS: us, ComputeUS: s.p.Trace.Longest(nil), LowerBoundUS: s.lowerBound(), Fabric: s.p.Digest,
-		Trace: s.p.Trace, Calls: make([]Placed, n)}
+	out := &Plan{IterationUS: us, LowerBoundUS: s.lowerBound(), Fabric: s.p.Digest, Calls: make([]Placed, n)}
 	known := map[string]int{}
 	for at, call := range best.order {
 		next := (at + 1) % n
@@ -43,7 +42,7 @@ func (s *solver) write(best solution) (*Plan, error) {
 		}
 		out.Calls[next].Switches = gap
 	}
-	return out, out.Seal()
+	return out
 }
 
 // divide returns the planes that switch at the end of the plan of a, and the switches in the gap after it.

@@ -236,6 +236,16 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s, %s: %v, want %q", tc.name, tc.planner, err, tc.want)
 		}
 	}
+	slow, late := pairwise(fabric(4, 2, 0, 10), 1e300), pairwise(fabric(4, 2, 0, 1.7e308), 1)
+	slow.BandwidthGbps = 1e-300
+	for _, name := range planner.Names() {
+		for _, p := range []*plans.Problem{slow, late} {
+			_, err := planner.Solve(context.Background(), name, p, planner.Options{})
+			if !errors.Is(err, planner.ErrInfeasible) || !strings.Contains(err.Error(), "longer than a number can say") {
+				t.Errorf("%s, times that overflow: %v", name, err)
+			}
+		}
+	}
 	broken := fabric(3, 1, 0, 10)
 	broken.Steps = []plans.Step{{Bytes: 1, To: circuit.Permutation{1, 2}}}
 	if _, err := planner.Solve(context.Background(), "swot", broken,

@@ -3,6 +3,8 @@ package planner_test
 import (
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -43,5 +45,23 @@ func TestDemand(t *testing.T) {
 	if _, err := planner.Solve(context.Background(), "best", p,
 		planner.Options{}); !errors.Is(err, planner.ErrUnknownPlanner) {
 		t.Errorf("unknown planner: %v", err)
+	}
+}
+
+// TestWideDemand: demands whose entries differ by 24 orders of magnitude are served, also behind reconfigurations that
+// take far longer than their smallest entries.
+func TestWideDemand(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 20 {
+		p := fabric(8, 1+i%3, 0, math.Pow(10, float64(3*(i%5))))
+		p.BandwidthGbps = 1e6
+		for range p.Ranks {
+			row := make([]float64, p.Ranks)
+			for s := range row {
+				row[s] = math.Pow(10, float64(rng.IntN(25)-9))
+			}
+			p.Demand = append(p.Demand, row)
+		}
+		solve(t, "spectra", p, planner.Options{TimeLimit: time.Minute, Effort: 5 * time.Millisecond})
 	}
 }

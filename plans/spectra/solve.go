@@ -18,8 +18,11 @@ const Name = "spectra"
 // ErrNoDemand is wrapped by [Solve]'s error for a problem with steps.
 var ErrNoDemand = errors.New("the problem has steps: spectra plans demand matrices")
 
-// ErrTooLong is wrapped by [Solve]'s error where a schedule's length overflows.
-var ErrTooLong = errors.New("a schedule of the demand takes longer than a number can say")
+// ErrTooLong is wrapped by [Solve]'s error if a schedule may take longer than [longestUS].
+var ErrTooLong = errors.New("a schedule of the demand takes longer than 1e150 us")
+
+// longestUS is the longest time with which the search computes. On longer ones matchings overflow and do not end.
+const longestUS = 1e150
 
 // Mode is how much [Solve] does.
 type Mode int
@@ -66,7 +69,8 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	}
 	lim, cancel := o.begin(ctx)
 	defer cancel()
-	w := newNetwork(wireTimes(p), p.Circuits)
+	d := wireTimes(p)
+	w := newNetwork(d, p.Circuits)
 	units := p.Planes
 	if p.Circuits == plans.Interleaved {
 		units /= 2
@@ -77,10 +81,14 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 		return plan, nil
 	}
 	reconfigure := plans.ReconfigPortsUS(p, p.Ranks) * float64(len(w.demand))
-	if math.IsInf(reconfigure+sum(w.demand)*float64(2*w.n), 0) {
+	if reconfigure+sum(w.demand)*float64(2*w.n) > longestUS {
 		return nil, fmt.Errorf("spectra: demand: %w", ErrTooLong)
 	}
-	s := newSearcher(w, units, p.ReconfigUS, p.ReconfigPerPort, o.Seed)
+	served := w // the bound is that of the demand as it is
+	if raise(d) {
+		served = newNetwork(d, p.Circuits)
+	}
+	s := newSearcher(served, units, p.ReconfigUS, p.ReconfigPerPort, o.Seed)
 	plan.LowerBoundUS, plan.BoundProof = w.bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, o.rows())
 	lim.floor = plan.LowerBoundUS
 	s.write(p, plan, s.layout(o.Mode, lim))
@@ -98,6 +106,24 @@ func wireTimes(p *plans.Problem) Matrix {
 		}
 	}
 	return d
+}
+
+// raise raises the small entries of d to a part of the largest one that sums in float64 do not lose. A plan may serve
+// more than asked. It reports whether there are such entries.
+func raise(d Matrix) bool {
+	const part = 1e-12
+	least, raised := 0.0, false
+	for _, row := range d {
+		least = max(least, part*slices.Max(row))
+	}
+	for _, row := range d {
+		for s, v := range row {
+			if v > 0 && v < least {
+				row[s], raised = least, true
+			}
+		}
+	}
+	return raised
 }
 
 // begin returns the limits of a search, and what ends its context.

@@ -114,9 +114,12 @@ func TestEdges(t *testing.T) {
 		huge := *zero
 		huge.Circuits = kind
 		huge.Demand = [][]float64{{0, 1e308, 1e308}, {1e308, 0, 0}, {3, 5e-324, 0}}
-		huge.BandwidthGbps = 1e-3
-		if _, err := spectra.Solve(context.Background(), &huge, spectra.Options{}); !errors.Is(err, spectra.ErrTooLong) {
-			t.Errorf("a demand that overflows: %v", err)
+		for _, rate := range []float64{1e-3, 1e100} {
+			huge.BandwidthGbps = rate
+			_, err := spectra.Solve(context.Background(), &huge, spectra.Options{})
+			if !errors.Is(err, spectra.ErrTooLong) {
+				t.Errorf("a demand that takes too long at %v Gb/s: %v", rate, err)
+			}
 		}
 	}
 	steps := *zero

@@ -35,7 +35,7 @@ func (s *searcher) write(p *plans.Problem, plan *plans.Plan, l *layout) {
 				continue
 			}
 			up := now + plans.ReconfigUS(p, current, maps[i])
-			down := up + l.holds[i].weight
+			down := after(up, l.holds[i].weight)
 			entries := func(c circuit.Permutation) []plans.Entry {
 				return []plans.Entry{
 					{Kind: plans.Reconfigure, To: c, StartUS: now, EndUS: up},
@@ -52,6 +52,16 @@ func (s *searcher) write(p *plans.Problem, plan *plans.Plan, l *layout) {
 		}
 		plan.CCTUS = max(plan.CCTUS, now)
 	}
+}
+
+// after returns the first time that is at least weight after start: late in a long plan, a sum may round a short hold
+// away.
+func after(start, weight float64) float64 {
+	end := start + weight
+	for end-start < weight {
+		end = math.Nextafter(end, math.Inf(1))
+	}
+	return end
 }
 
 // merge joins holds of one unit that have the same circuits and drops those without time.

@@ -214,7 +214,7 @@ func (m *Machine) choose(s calls.Shape, use planeset.Set) (*planning.Agreed, uin
 		return nil, 0, nil
 	}
 	row, err := m.book.Row(s, use, m.initial(use))
-	if err != nil || row.Small || row.Hopeless {
+	if err != nil || row.Packets || row.Hopeless {
 		return nil, 0, err
 	}
 	plan, flags := m.best(&row, s, use)

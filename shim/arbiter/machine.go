@@ -275,7 +275,7 @@ func (m *Machine) decideCollective() error {
 		return err
 	}
 	switch {
-	case row.Small, row.Hopeless && use == all:
+	case row.Packets, row.Hopeless && use == all:
 		return m.sendToPackets(ticket.Always)
 	case row.Hopeless: // until more planes are back
 		return m.sendToPackets(0)

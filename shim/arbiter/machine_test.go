@@ -284,12 +284,12 @@ func TestGrantWait(t *testing.T) {
 	r.step(want(0, 6), "stop 0", "acquire 1", "set 0")
 }
 
-// TestSmall checks that ranks need no more tickets for a shape that is too small for circuits, also while a plane is
-// out of service.
-func TestSmall(t *testing.T) {
+// TestOnPackets checks that ranks need no more tickets for a shape that is faster on packet planes, also while a plane
+// is out of service.
+func TestOnPackets(t *testing.T) {
 	for _, granted := range []planeset.Set{0b11, 0b01} {
 		r := newRig(t, 1, 1, 2)
-		r.row = planning.Row{Small: true}
+		r.row = planning.Row{Packets: true}
 		r.step(want(0, 1), "stop 0", "acquire 11", "set 0")
 		r.m.Step(r.now, &Event{Kind: Granted, Planes: granted})
 		r.log = nil

@@ -98,7 +98,8 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 	if err != nil {
 		return err
 	}
-	p.Site.Packets = dispatch.PacketCosts(transport)
+	costs := dispatch.PacketCosts(transport, fab.Fabric)
+	p.Site.Packets = &costs
 	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}

@@ -1,65 +1,34 @@
 package dispatch
 
 import (
-	"lightpath/plans"
+	"lightpath/plans/fabric"
+	"lightpath/plans/packets"
 	"lightpath/shim/calls"
 	"lightpath/shim/settings"
 )
 
-// packetCosts are the rough costs of packet planes by transport: one host, a 10 Gb/s network, and 100 Gb/s networks.
-// alphaUS is the time of a step in microseconds, gbps the rate of all planes together in Gb/s.
-var packetCosts = map[string]struct{ alphaUS, gbps float64 }{
-	"inproc": {0.5, 80}, "shm": {1, 40}, "tcp": {20, 10}, "rdma": {3, 100}, "net": {10, 100},
+// roughCosts are those of packet planes by transport: one host, a 10 Gb/s network, and 100 Gb/s networks.
+var roughCosts = map[string]packets.Costs{
+	"inproc": {AlphaUS: 0.5, Gbps: 80}, "shm": {AlphaUS: 1, Gbps: 40}, "tcp": {AlphaUS: 20, Gbps: 10},
+	"rdma": {AlphaUS: 3, Gbps: 100}, "net": {AlphaUS: 10, Gbps: 100},
 }
 
-// PacketCosts returns the cost model of the packet planes of a transport, all of them as one plane.
-func PacketCosts(transport string) *plans.Problem {
-	c := packetCosts[transport]
-	return &plans.Problem{AlphaUS: c.alphaUS, BandwidthGbps: c.gbps}
+// PacketCosts returns the costs of the packet planes of a transport: those of the fabric file, else rough constants.
+func PacketCosts(transport string, fab *fabric.Fabric) packets.Costs {
+	costs := packets.Of(fab)
+	if rough := roughCosts[transport]; !costs.Stated {
+		costs.AlphaUS, costs.Gbps = rough.AlphaUS, rough.Gbps
+	}
+	return costs
 }
 
-// PacketsUS predicts the time of a collective on packet planes, in microseconds. A step takes alpha and the transfer
-// time of its busiest rank's bytes.
-func PacketsUS(s calls.Shape, ranks int, from *Choices, cfg *settings.Config, costs *plans.Problem) (us float64,
-	err error) {
+// PacketsUS predicts the time of a collective on packet planes, in microseconds.
+func PacketsUS(s calls.Shape, ranks int, from *Choices, cfg *settings.Config, costs *packets.Costs) (float64, error) {
 	col, err := BuildSchedule(&s, ranks, from, cfg, nil)
 	if err != nil {
 		return 0, err
 	}
-	size := int64(s.Type.Size())
-	sent, received := make([]int64, ranks), make([]int64, ranks)
-	for i := range col.Steps.Steps {
-		clear(sent)
-		clear(received)
-		flows, busiest := col.Steps.Flows(i), int64(0)
-		for k := range flows {
-			f := &flows[k]
-			n := size * col.Steps.FlowElements(f, int64(s.Count))
-			sent[f.Src] += n
-			received[f.Dst] += n
-			busiest = max(busiest, sent[f.Src], received[f.Dst])
-		}
-		us += plans.TransmitUS(costs, 1, min(len(flows), 1), float64(busiest))
-	}
-	return us, nil
+	rounds, chunks := col.Steps.Packets()
+	block := float64(s.Count) * float64(s.Type.Size())
+	return costs.US(rounds, float64(chunks)*block/float64(col.Steps.Sub)), nil
 }
-
-// CircuitsUS returns the least time of a collective on planes with circuits, in microseconds, in two parts. fixed does
-// not depend on the size: the agreement on the ticket (agreeUS), and alpha and one hop per step. wire is the time of
-// the bytes on all planes. No plan is faster, since reconfigurations come on top.
-func CircuitsUS(p *plans.Problem, planes int, agreeUS float64) (fixed, wire float64) {
-	fixed = agreeUS
-	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Bytes > 0 {
-			fixed += p.AlphaUS + p.HopUS
-			wire += plans.WireUS(p, s.Bytes) / float64(planes)
-		}
-	}
-	return fixed, wire
-}
-
-// SmallOnPackets reports whether a call is small, and faster on the packet planes. The arguments are the results of
-// [PacketsUS] and [CircuitsUS]. A call is small if its bytes take no longer on the circuits than the fixed costs there.
-// A larger call uses the circuits in any case: the rates of packet planes are rough, and the order of reductions must
-// not depend on them.
-func SmallOnPackets(packets, fixed, wire float64) bool { return wire <= fixed && packets < fixed+wire }

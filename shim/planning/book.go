@@ -45,7 +45,7 @@ type Row struct {
 	Best     *Agreed // nil: there is none yet
 	Interim  *Agreed // serves until then; nil: none
 	Hopeless bool    // no planner has a plan
-	Small    bool    // the call uses packet planes: see [Site.Small]
+	Packets  bool    // the call uses packet planes: see [Site.OnPackets]
 }
 
 // OpenBook returns an empty book. Its plans are added to known, so that ranks can ask for them.
@@ -110,8 +110,8 @@ func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) 
 		b.adopt(Solution{Key: key, Err: err})
 		return *r, nil
 	}
-	if r.Small = b.site.Small(key.Shape, job.Problem); r.Small {
-		b.log.Info(log.Tuning, "%v is small, and runs on packet planes", &key.Shape)
+	if r.Packets = b.site.OnPackets(key.Shape, job.Problem); r.Packets {
+		b.log.Info(log.Tuning, "%v runs on packet planes, which are faster", &key.Shape)
 		return *r, nil
 	}
 	if known, ok := job.known(); ok {

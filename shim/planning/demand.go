@@ -44,13 +44,19 @@ func (d *Demand) Total() (total, busiest int64) {
 	return total, busiest
 }
 
-// Worthwhile reports whether a matrix gains by circuits: over all planes, its busiest port sends for longer than a
+// Worthwhile reports whether a matrix gains by circuits. If the fabric file states the costs of packet planes, they are
+// compared with the matrix's plan. Otherwise it gains if, over all planes, its busiest port sends for longer than a
 // plane takes to switch. Planes that do not switch are always used.
 func (o *Site) Worthwhile(d *Demand) bool {
 	_, busiest := d.Total()
-	t := o.Template
-	return busiest > 0 && o.static() ||
-		plans.WireUS(t, float64(busiest))/float64(len(o.Planes)) > t.ReconfigUS+t.AlphaUS+t.HopUS
+	t, planes := o.Template, len(o.Planes)
+	switch {
+	case busiest > 0 && o.static():
+		return true
+	case busiest > 0 && o.Packets != nil && o.Packets.Stated:
+		return !o.Packets.Faster(o.Packets.US(1, float64(busiest)), o.DemandProblem(d, planes), planes)
+	}
+	return plans.WireUS(t, float64(busiest))/float64(planes) > t.ReconfigUS+t.AlphaUS+t.HopUS
 }
 
 // DemandProblem returns the planning problem of a matrix on a number of planes. The model of demands has no cost per

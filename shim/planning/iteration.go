@@ -103,7 +103,7 @@ func (b *Book) ownPlans(steps []Step) ([]*Agreed, error) {
 			return nil, err
 		}
 		planned[s] = nil
-		if b.site.Small(s, job.Problem) {
+		if b.site.OnPackets(s, job.Problem) {
 			continue
 		}
 		if r := job.Run(b.ctx); r.Err == nil {

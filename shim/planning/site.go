@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"time"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
+	"lightpath/plans/packets"
 	"lightpath/plans/planner"
 	"lightpath/shim/calls"
 	"lightpath/shim/dispatch"
@@ -37,8 +37,7 @@ type Site struct {
 	Template *plans.Problem
 	Pods     [][]int // the ranks of each pod of the fabric; nil where it has fewer than two
 	// Packets has the costs of the communicator's packet planes. nil: all calls use circuits.
-	Packets *plans.Problem
-	agreeUS float64 // costs.barrier of the fabric
+	Packets *packets.Costs
 }
 
 // NewSite returns the site of a communicator whose ranks have those ports of a fabric.
@@ -48,8 +47,7 @@ func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 	t.Final = plans.Final{Kind: plans.FinalInitial}
 	return Site{Cfg: cfg, Ranks: len(ports), Places: circuit.Place(ports, fab.Ranks), fabric: fab.Digest(),
 		name: fab.Name, Planes: fab.Planes,
-		Template: t, Pods: dispatch.PodsOf(fab, ports),
-		agreeUS: float64(fab.Costs.Barrier) / float64(time.Microsecond)}
+		Template: t, Pods: dispatch.PodsOf(fab, ports)}
 }
 
 // static reports whether communicators use the circuits that they find.
@@ -85,20 +83,15 @@ func (o *Site) Pose(s calls.Shape, planes int, initial []circuit.Permutation) (*
 	return f.pose(int64(s.Count) * int64(s.Type.Size()))
 }
 
-// Small reports whether a call uses the packet planes because it is too small for circuits: see
-// [dispatch.SmallOnPackets]. p is its problem on circuits. The result depends on the call, the fabric file and the
-// settings of rank 0. A call that names planes or a plan is not small, and neither is a call if LIGHTPATH_PLANNER names
-// a planner.
-func (o *Site) Small(s calls.Shape, p *plans.Problem) bool {
+// OnPackets reports whether a call uses the packet planes because these are faster: see [packets.Costs.Faster]. p is
+// its problem on circuits. The result depends on the call, the fabric file and the settings of rank 0. A call that names
+// planes or a plan uses circuits, and so do all calls if LIGHTPATH_PLANNER names a planner.
+func (o *Site) OnPackets(s calls.Shape, p *plans.Problem) bool {
 	if o.Packets == nil || o.Cfg.Planner != planner.Auto || s.Request != (calls.Shape{}).Request {
 		return false
 	}
-	fixed, wire := dispatch.CircuitsUS(p, len(o.Planes), o.agreeUS)
-	if wire > fixed {
-		return false
-	}
-	packets, err := dispatch.PacketsUS(s, o.Ranks, dispatch.Packets, o.Cfg, o.Packets)
-	return err == nil && dispatch.SmallOnPackets(packets, fixed, wire)
+	us, err := dispatch.PacketsUS(s, o.Ranks, dispatch.Packets, o.Cfg, o.Packets)
+	return err == nil && o.Packets.Faster(us, p, len(o.Planes))
 }
 
 // Solve runs a planner and seals the plan.

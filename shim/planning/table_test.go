@@ -9,6 +9,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
+	"lightpath/plans/packets"
 	"lightpath/plans/planner"
 	"lightpath/shim/calls"
 	"lightpath/shim/dispatch"
@@ -132,8 +133,11 @@ func TestSmallCallsStopEarly(t *testing.T) {
 	}
 }
 
-// TestSmall covers which calls use packet planes: the choice depends on the call, the fabric and rank 0's settings.
-func TestSmall(t *testing.T) {
+// TestOnPackets covers which calls use packet planes: the choice depends on the call, the fabric and rank 0's settings.
+func TestOnPackets(t *testing.T) {
+	stated := func(s *Site, _ *calls.Shape) {
+		s.Packets.AlphaUS, s.Packets.Gbps, s.Packets.Stated = 20, 4, true // the rate of both planes
+	}
 	for name, k := range map[string]struct {
 		shape     calls.Shape
 		transport string // of the packet planes
@@ -151,23 +155,49 @@ func TestSmall(t *testing.T) {
 		}, false},
 		"no packet planes": {float32s(calls.AllGather, 1), "", func(s *Site, _ *calls.Shape) { s.Packets = nil }, false},
 		"no costs stated": {float32s(calls.AllGather, 1), "shm", func(s *Site, _ *calls.Shape) {
-			s.Template.AlphaUS, s.agreeUS = 0, 0
+			s.Template.AlphaUS, s.Packets.AgreeUS = 0, 0
 		}, false},
 		"slow packet planes": {float32s(calls.AllGather, 1), "tcp", func(s *Site, _ *calls.Shape) {
 			s.Packets.AlphaUS = 200 // one round
 		}, false},
+		"stated: three settings on two planes": {float32s(calls.AllToAll, 1<<16), "tcp", stated, true},
+		"stated: slower": {float32s(calls.AllToAll, 1<<16), "tcp", func(s *Site, c *calls.Shape) {
+			stated(s, c)
+			s.Packets.Gbps = 2
+		}, false},
+		"stated, named planner": {float32s(calls.AllToAll, 1<<16), "tcp", func(s *Site, c *calls.Shape) {
+			stated(s, c)
+			s.Cfg.Planner = "swot"
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			site := siteAt(0, 1, 2, 3)
-			site.Packets = dispatch.PacketCosts(k.transport)
+			costs := dispatch.PacketCosts(k.transport, &fabric.Fabric{Costs: fabric.Costs{Barrier: 100 * time.Microsecond}})
+			site.Packets = &costs
 			if k.edit != nil {
 				k.edit(site, &k.shape)
 			}
 			p, _, err := site.Pose(k.shape, 1, nil) // however many planes are in service
 			require.NoError(t, err)
-			if got := site.Small(k.shape, p); got != k.want {
-				t.Errorf("small: %v", got)
+			if got := site.OnPackets(k.shape, p); got != k.want {
+				t.Errorf("on packet planes: %v", got)
 			}
 		})
+	}
+}
+
+// TestWorthwhile: a matrix uses circuits if these are faster than the stated packet planes, else if it is large.
+func TestWorthwhile(t *testing.T) {
+	site := siteAt(0, 1, 2, 3)
+	d := NewDemand([]Pair{{0, 1, 200e3}, {1, 2, 200e3}, {2, 3, 200e3}, {3, 0, 200e3}}, 4) // 0.4 ms on both planes
+	small := NewDemand([]Pair{{0, 1, 1000}}, 4)
+	if !site.Worthwhile(d) || site.Worthwhile(small) {
+		t.Error("no packet planes stated")
+	}
+	for gbps, want := range map[float64]bool{4: false, 1: true} {
+		site.Packets = &packets.Costs{AlphaUS: 20, Gbps: gbps, Stated: true}
+		if got := site.Worthwhile(d); got != want || site.Worthwhile(small) {
+			t.Errorf("packet planes of %v Gb/s: %v", gbps, got)
+		}
 	}
 }

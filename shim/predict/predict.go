@@ -4,7 +4,7 @@
 // A collective on circuits takes the time of its plan: the plan that it last ran with, else the interim plan. On packet
 // planes a step takes alpha and the transfer time of its busiest rank's bytes on all planes. A one-sided call takes
 // alpha and the transfer time of its bytes; a signal has 8. The time that a wait loses to a late sender is not known
-// here. The costs are those of a fabric file that describes packet planes, else those of [dispatch.PacketCosts].
+// here. The costs are those of a fabric file without circuits, else those of [dispatch.PacketCosts].
 //
 // Layer 6: it may import session, circuits and the rooms below them, no path.
 package predict
@@ -14,8 +14,8 @@ import (
 	"fmt"
 	"os"
 
-	"lightpath/plans"
 	"lightpath/plans/fabric"
+	"lightpath/plans/packets"
 	"lightpath/plans/planner"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
@@ -59,7 +59,7 @@ func Group(group []calls.Call) (us float64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		total[c] += plans.TransmitUS(costs, 1, 1, float64(max(bytes.send, bytes.recv)))
+		total[c] += costs.US(1, float64(max(bytes.send, bytes.recv)))
 	}
 	for _, t := range total {
 		us = max(us, t)
@@ -77,7 +77,7 @@ func oneSided(c *calls.Call) (float64, error) {
 	if c.Kind == calls.PutSignal {
 		bytes += c.Count * uint64(c.Type.Size())
 	}
-	return plans.TransmitUS(costs, 1, 1, float64(bytes)), nil
+	return costs.US(1, float64(bytes)), nil
 }
 
 // traffic counts the bytes that a rank sends and receives.
@@ -129,7 +129,7 @@ func onCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if circuits.Of(c).Site.Small(planning.ShapeOf(s), problem) {
+	if circuits.Of(c).Site.OnPackets(planning.ShapeOf(s), problem) {
 		return onPackets(c, s)
 	}
 	plan, _, err := circuits.Of(c).Site.Interim(problem)
@@ -146,33 +146,33 @@ func onPackets(c *comm.Core, s calls.Shape) (float64, error) {
 		return 0, err
 	}
 	if s.Request.Planes != 0 && circuits.Of(c) == nil {
-		costs.BandwidthGbps *= float64(s.Request.Planes.Len()) / float64(len(session.Of(c).Packet.Planes()))
+		costs.Gbps *= float64(s.Request.Planes.Len()) / float64(len(session.Of(c).Packet.Planes()))
 	}
 	return dispatch.PacketsUS(s, c.Ranks, dispatch.PacketsOf(c), c.Cfg, costs)
 }
 
-// packetModel returns the cost model of the packet planes, all of them as one plane.
-func packetModel(c *comm.Core) (*plans.Problem, error) {
+// packetModel returns the costs of the packet planes, all of them together.
+func packetModel(c *comm.Core) (*packets.Costs, error) {
+	if p := circuits.Of(c); p != nil {
+		costs := *p.Site.Packets
+		return &costs, nil
+	}
 	kind, err := endpoints.ChooseTransport(c.Table, c.Cfg)
 	if err != nil {
 		return nil, err
 	}
-	p := dispatch.PacketCosts(kind)
-	if c.Cfg.Fabric == "" || circuits.Of(c) != nil {
-		return p, nil
+	costs := dispatch.PacketCosts(kind, nil)
+	if c.Cfg.Fabric == "" {
+		return &costs, nil
 	}
 	fab, err := fabric.Load(c.Cfg.Fabric)
 	switch {
 	case errors.Is(err, os.ErrNotExist): // the file existed when the communicator was made
-		return p, nil
 	case err != nil:
 		return nil, fmt.Errorf("shim: environment variable LIGHTPATH_FABRIC: %w: %w", err, errdefs.ErrInvalidUsage)
 	case !fab.Optical():
 		f := fab.Problem()
-		p.AlphaUS, p.HopUS, p.BandwidthGbps = f.AlphaUS, f.HopUS, 0
-		for j := range fab.Planes {
-			p.BandwidthGbps += float64(fab.Planes[j].Bandwidth) / 1e9
-		}
+		costs.AlphaUS, costs.Gbps = f.AlphaUS+f.HopUS, f.BandwidthGbps*float64(len(fab.Planes))
 	}
-	return p, nil
+	return &costs, nil
 }

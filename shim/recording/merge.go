@@ -61,10 +61,10 @@ func (m *Merged) find(ranks int, comms []trace.Communicator, run []learn.Record)
 		return err
 	}
 	m.Found = found
-	if m.covers() >= len(run)/2 || !even(run) {
+	if m.covers() >= len(run)/2 || !vary(run) {
 		return err
 	}
-	if f, evenErr := learn.Find(ranks, comms, run); evenErr == nil && f.Period*f.Repeats > m.covers() {
+	if f, again := learn.Find(ranks, comms, run); again == nil && f.Period*f.Repeats > m.covers() {
 		m.Found, m.Varied, err = f, true, nil
 	}
 	return err
@@ -132,7 +132,9 @@ func alike(group []*communicator, c *communicator) bool {
 	return len(a) >= most-most/10 && slices.EqualFunc(a, b, func(x, y event) bool { return key(&x) == key(&y) })
 }
 
-func key(e *event) string { return fmt.Sprint(e.call.Kind(), e.call.Root, e.call.Flows) }
+func key(e *event) string {
+	return fmt.Sprint(e.call.Kind(), e.call.Root, e.call.Flows, e.call.FlowBytes)
+}
 
 // common returns the events of both lists: those of the same numbers or, with messages, as many from the end.
 func common(a, b []event) ([]event, []event) {
@@ -202,33 +204,20 @@ func (m *Merged) complete() {
 	m.Trace.Calls[last].TailUS += max(0, m.IterationUS-m.Trace.Longest(took))
 }
 
-// even gives messages with the same flows the same size, their mean. It reports whether that changed any.
-func even(run []learn.Record) (changed bool) {
-	type sum struct {
-		bytes float64
-		n     int
-	}
-	sums := map[string]*sum{}
-	flows := func(r *learn.Record) string { return fmt.Sprint(r.Communicator, r.Flows) }
+// vary says of all messages that their sizes vary. It reports whether there are messages.
+func vary(run []learn.Record) (any bool) {
 	for i := range run {
-		if r := &run[i]; r.Flows != nil {
-			s := sums[flows(r)]
-			if s == nil {
-				s = &sum{}
-				sums[flows(r)] = s
-			}
-			s.bytes, s.n = s.bytes+r.Bytes, s.n+1
+		r := &run[i]
+		if r.Flows == nil {
+			continue
 		}
-	}
-	for i := range run {
-		if r := &run[i]; r.Flows != nil {
-			s := sums[flows(r)]
-			mean := float64(int64(s.bytes / float64(s.n)))
-			changed = changed || mean != r.Bytes
-			r.Bytes = mean
+		any = true
+		for k := range r.Flows {
+			r.Sizes = append(r.Sizes, r.BytesOf(k))
 		}
+		r.Bytes, r.FlowBytes = 0, nil
 	}
-	return changed
+	return any
 }
 
 // used drops the communicators without calls from a trace, and names the others by their groups.

@@ -3,7 +3,6 @@ package recording
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"lightpath/plans/iteration/trace"
@@ -100,7 +99,8 @@ func (m *messages) join() (left int) {
 			continue
 		}
 		if e := events[root]; e == nil {
-			events[root] = &event{call: callOf(flows[root]), number: -1, start: m.units[u].at.begin, end: m.units[u].at.end}
+			events[root] = &event{number: -1, start: m.units[u].at.begin, end: m.units[u].at.end}
+			events[root].call.SetFlows(flows[root])
 		}
 		e, at := events[root], m.units[u].at
 		e.start, e.end, e.stream = max(e.start, at.begin), max(e.end, at.end), e.stream || m.units[u].stream
@@ -110,17 +110,6 @@ func (m *messages) join() (left int) {
 		comm.events = append(comm.events, *e)
 	}
 	return left
-}
-
-// callOf returns the call of flows. A trace has one size for all of them: the largest.
-func callOf(flows map[[2]int]float64) trace.Call {
-	c := trace.Call{}
-	for f, bytes := range flows {
-		c.Flows = append(c.Flows, f)
-		c.Bytes = math.Max(c.Bytes, bytes)
-	}
-	slices.SortFunc(c.Flows, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
-	return c
 }
 
 // sideBySide joins messages of a communicator between disjoint sets of ranks that exchange the same sizes, such as
@@ -190,8 +179,13 @@ func (l *lane) join(o *lane) {
 	for i := range l.events {
 		a, b := &l.events[i], &o.events[i]
 		a.start, a.end, a.stream = max(a.start, b.start), max(a.end, b.end), a.stream || b.stream
-		a.call.Flows = append(a.call.Flows, b.call.Flows...)
-		slices.SortFunc(a.call.Flows, func(x, y [2]int) int { return slices.Compare(x[:], y[:]) })
+		flows := map[[2]int]float64{}
+		for _, c := range []*trace.Call{&a.call, &b.call} {
+			for k, f := range c.Flows {
+				flows[f] = c.BytesOf(k)
+			}
+		}
+		a.call.SetFlows(flows)
 	}
 	l.ranks = append(l.ranks, o.ranks...)
 	slices.Sort(l.ranks)

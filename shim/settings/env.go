@@ -60,8 +60,8 @@ var vars = []Var{
 			"throughput of each plane, which all ranks agree on. If one rank says even, all ranks use even",
 		func(c *Config, v string) error { return setChoice(&c.PlaneShares, v, SharesMeasured, SharesEven) }},
 	{"LIGHTPATH_PLANNER", "name", planner.Auto,
-		"planner of collectives on circuits: " + strings.Join(planner.Names(), ", ") + ". With auto, small calls use " +
-			"packet planes if these are faster. With another planner, all calls use circuits",
+		"planner of collectives on circuits: " + strings.Join(planner.Names(), ", ") + ". With auto, calls that are faster on " +
+			"packet planes use these. With another planner, all calls use circuits",
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "",
 		"directory of the plan cache. Empty: plans stay in memory",
@@ -286,8 +286,8 @@ var vars = []Var{
 		func(c *Config, v string) error { c.CommID = v; return nil }},
 }
 
-// Vars lists every variable that Lightpath reads, for `doctor --env` and documentation.
-func Vars() []Var { return append([]Var(nil), vars...) }
+// Vars lists every variable that Lightpath reads, for `doctor --env`, ncclParamBind and documentation.
+func Vars() []Var { return slices.Concat(vars, frontVars) }
 
 // environment returns all variables, as os.Environ does.
 var environment atomic.Pointer[func() []string]
@@ -325,7 +325,7 @@ func (c *Config) noteVariables(values map[string]string) {
 		if value == "" || !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "LIGHTPATH_") {
 			continue
 		}
-		known := slices.Contains(frontVars, name) || slices.ContainsFunc(vars, func(v Var) bool { return v.Name == name })
+		known := slices.ContainsFunc(Vars(), func(v Var) bool { return v.Name == name })
 		line := fmt.Sprintf("%s set by environment to %s.", name, value)
 		if !known {
 			line = fmt.Sprintf("%s set by environment to %s: ignored, %s.", name, value, whyIgnored(name))
@@ -348,12 +348,6 @@ func misspelt(name string) bool {
 
 // scriptVars are read by scripts of the project, not by the library.
 var scriptVars = []string{"LIGHTPATH_DIST", "LIGHTPATH_NCCL_PACKAGE", "LIGHTPATH_PICTURES", "LIGHTPATH_REAL_NCCL"}
-
-// frontVars are read by libnccl.so.2 itself (cgo/front), or by the recorder of calls (cgo/record).
-var frontVars = []string{
-	"LIGHTPATH_CORE", "LIGHTPATH_DEVICE_QUEUES", "LIGHTPATH_NCCL_VERSION", "NCCL_CONF_FILE", "NCCL_COMM_BLOCKING",
-	"LIGHTPATH_ITERATION_RECORD", "LIGHTPATH_ITERATION_LIBRARY",
-}
 
 // Of reads variables from pairs of names and values instead of the environment.
 func Of(pairs ...string) (*Config, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -68,12 +69,35 @@ func TestIgnoredVars(t *testing.T) {
 	seen := map[string]bool{}
 	for _, g := range ignoredVars {
 		for _, name := range g.Names {
-			read := slices.ContainsFunc(vars, func(v Var) bool { return v.Name == name })
-			if seen[name] || read || slices.Contains(frontVars, name) {
+			read := slices.ContainsFunc(Vars(), func(v Var) bool { return v.Name == name })
+			if seen[name] || read {
 				t.Errorf("%s is in two groups, or is read", name)
 			}
 			seen[name] = true
 		}
+	}
+}
+
+// TestVariablesOfC: every variable that the C of the libraries asks for by name is in the table.
+func TestVariablesOfC(t *testing.T) {
+	asks := regexp.MustCompile(`(?:getenv|lp_env)\("((?:LIGHTPATH|NCCL)_\w+)"\)`)
+	found := 0
+	for _, folder := range []string{"front", "record"} {
+		sources, err := filepath.Glob("../../cgo/" + folder + "/*.c")
+		require.NoError(t, err)
+		for _, path := range sources {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			for _, m := range asks.FindAllSubmatch(text, -1) {
+				found++
+				if !slices.ContainsFunc(Vars(), func(v Var) bool { return v.Name == string(m[1]) }) {
+					t.Errorf("%s reads %s, which is not in the table", path, m[1])
+				}
+			}
+		}
+	}
+	if found < len(frontVars) {
+		t.Errorf("C asks for %d variables, want %d at least", found, len(frontVars))
 	}
 }
 

@@ -151,6 +151,12 @@ func ProgramsOnCircuits(c *shim.Comm) (n int) {
 // before.
 func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *emulator.Server {
 	t.Helper()
+	return UseEmulatorOn(t, ranks, planes, nil, edit)
+}
+
+// UseEmulatorOn is UseEmulator with a device that moves the planes; nil: a table.
+func UseEmulatorOn(t testing.TB, ranks, planes int, d controller.Device, edit func(*fabric.Fabric)) *emulator.Server {
+	t.Helper()
 	dir := t.TempDir()
 	f := &fabric.Fabric{
 		Version: fabric.Version, Name: "test", Ranks: ranks, Circuits: plans.Simplex, Forwarding: true,
@@ -164,7 +170,7 @@ func UseEmulator(t testing.TB, ranks, planes int, edit func(*fabric.Fabric)) *em
 		edit(f)
 	}
 	config := emulator.Config{Socket: filepath.Join(dir, "ocs.sock"), Ports: ranks,
-		FrameLog: filepath.Join(dir, "frames.log")}
+		FrameLog: filepath.Join(dir, "frames.log"), Device: d}
 	for _, p := range f.Planes {
 		config.Planes = append(config.Planes, emulator.PlaneConfig{Name: p.Name, BandwidthBitsPerSec: float64(p.Bandwidth),
 			Reconfig: f.OCS[0].Reconfig, PinnedBy: f.PinnedBy})

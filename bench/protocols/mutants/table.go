@@ -16,6 +16,7 @@ const (
 	moveFile       = "ocsctl/controller/move.go"
 	operateFile    = "ocsctl/controller/operate.go"
 	recoverFile    = "ocsctl/controller/recover.go"
+	jobFile        = "ocsctl/controller/job.go"
 	confirmFile    = "ocsctl/controller/confirm.go"
 	arbiterFile    = "shim/arbiter/machine.go"
 	planesFile     = "shim/arbiter/planes.go"
@@ -25,6 +26,7 @@ const (
 	turnsFile      = "shim/arbiter/turns.go"
 	shareFile      = "shim/arbiter/share.go"
 	makingFile     = "ocsctl/controller/making.go"
+	badPortFile    = "ocsctl/controller/badport.go"
 	placementFile  = "plans/circuit/placement.go"
 	portFile       = "shim/circuits/port.go"
 	unitFile       = "ocsctl/switches/unit.go"
@@ -57,9 +59,9 @@ var mutants = []mutant{
 	{"skips the reading of the map", moveFile,
 		"case !same(observed, mv.target):", "case len(observed) == 0:", true},
 	{"set ignores lost light", moveFile,
-		"case unwell != nil:\n\t\tfailed", "case unwell != nil && mv.order == nil:\n\t\tfailed", false},
+		"case !mv.enables() && len(found", "case mv.order == nil && len(found", true},
 	{"ignores lost light of planes in service", moveFile,
-		"unwell := m.report(pl); unwell != nil", "unwell := m.report(pl); false && unwell != nil", false},
+		"default:\n\t\tm.renew(pl, bad, now)", "default:\n\t\t_ = bad", false},
 	{"rules on while fenced planes are down", moveFile,
 		"errors.Is(unwell, ErrNotLeader) {", "errors.Is(unwell, ErrNotLeader) && pl.fault == nil {", true},
 	{"ignores drift of planes in service", moveFile,
@@ -100,7 +102,7 @@ var mutants = []mutant{
 	{"grants planes that move", leaseFile,
 		"blocked := moving", "blocked := moving & 0", false},
 	{"grants planes out of service", leaseFile,
-		"want := q.mask &^ down", "want := q.mask", false},
+		"want := q.mask &^ down(&q.leaseHolder)", "want := q.mask", false},
 	{"grants to ranks that the journal lacks", leaseFile,
 		"want&blocked == 0 && q.a.recorded", "want&blocked == 0", true},
 	{"counts posts without a lease as the holder's", moveFile,
@@ -114,6 +116,28 @@ var mutants = []mutant{
 	{"set moves held planes", operateFile,
 		"case len(held) > 0:\n\t\treturn fmt.Errorf(\"%s: by holder",
 		"case len(held) > MaxPorts:\n\t\treturn fmt.Errorf(\"%s: by holder", false},
+
+	// The controller: bad ports.
+	{"closes a plane for all ports because of one", badPortFile,
+		"case shut.Why[a.port] != \"\":", "default:", true},
+	{"hides a bad port from the ranks of its holder", badPortFile,
+		"h.places.Has(port)) && h.has(out) {", "h.places.Has(port)) && false {", true},
+	{"grants planes to holders with a bad port", badPortFile,
+		"if h.has(o) {", "if h.has(nil) && h.has(o) {", true},
+	{"accepts posts that move circuits of bad ports", leaseFile,
+		"if err := pl.leaves(target); err != nil {", "if err := pl.leaves(target); false {", true},
+	{"moves a plane after a port has become bad", moveFile,
+		"r != nil && pl.leaves(r.target) != nil", "r != nil && false", true},
+	{"returns a port while a holder has it", badPortFile,
+		"still || used ||", "still || used && false ||", true},
+	{"returns a port whose move failed", badPortFile,
+		" || pl.bad[p].failedMove {", " {", true},
+	{"mends a plane before the journal has its failure", badPortFile,
+		" || !m.mayRestore(pl, now) {", " {", true},
+	{"mends a plane that is held", badPortFile,
+		"|| len(m.lease.held[pl.index]) > 0\n\tif !pl.partial", "\n\tif !pl.partial", true},
+	{"lets requests wait for jobs with a bad port", jobFile,
+		"return !o.job.hasOut(pl) })", "return true })", true},
 
 	// The controller: the barrier.
 	{"accepts posts for the epoch before", barrierFile,
@@ -137,11 +161,11 @@ var mutants = []mutant{
 	{"forgets disable in a restart", recoverFile,
 		"pl.unread.Epoch, pl.unread.Disabled", "pl.unread.Epoch, \"\"", false},
 	{"takes a dark plane over", recoverFile,
-		"if err == nil {\n\t\t_, err = m.report(pl)", "if false {\n\t\t_, err = m.report(pl)", true},
+		"if err == nil {\n\t\t_, bad, err = m.report(pl)", "if false {\n\t\t_, bad, err = m.report(pl)", true},
 	{"keeps failures in the journal", recoverFile,
 		"if r.Failed && !switched {", "if false {", true},
 	{"forgives dark planes", machineFile,
-		"_, unwell := m.report(pl)", "var unwell error", true},
+		"_, found, unwell := m.report(pl)", "var found *BadPorts\n\t\tvar unwell error", true},
 	{"adopts lost circuits in a takeover", recoverFile,
 		"(at != circuit.Dark || from[p] == to[p])", "at != circuit.Dark", false},
 	{"journals no disable", stateFile,

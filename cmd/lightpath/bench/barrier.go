@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -39,7 +38,7 @@ wakes them (sleep), and gRPC over loopback.`,
 			if err != nil {
 				return cli.No(err)
 			}
-			printBarriers(os.Stdout, reports)
+			printBarriers(cli.Stdout, reports)
 			if svg != "" {
 				if err := cli.WriteOutput("svg", svg, reports[0].SVG()); err != nil {
 					return err

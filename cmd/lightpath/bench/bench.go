@@ -52,7 +52,7 @@ Flags are those of nccl-tests, with these differences:
 
 COLLECTIVE: ` + strings.Join(names, ", "),
 		ValidArgs: names,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(cli.OneArgument, cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuseForeign(cmd.Flags()); err != nil {
 				return err
@@ -149,7 +149,7 @@ func refuseForeign(fl *pflag.FlagSet) error {
 
 func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 	quiet := o.World != nil && o.World.Rank != 0
-	var table io.Writer = beside(f.jsonOut)
+	table := beside(f.jsonOut)
 	if quiet {
 		table = io.Discard
 	}
@@ -206,9 +206,9 @@ func (f *flags) unusual() string {
 }
 
 // beside returns where a table goes: to standard output, unless the results as JSON go there.
-func beside(jsonOut string) *os.File {
+func beside(jsonOut string) io.Writer {
 	if jsonOut == "-" {
 		return os.Stderr
 	}
-	return os.Stdout
+	return cli.Stdout
 }

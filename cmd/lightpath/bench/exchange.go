@@ -53,7 +53,7 @@ Matrices:
 			}
 			results, err := exchange.Run(cmd.Context(), o)
 			if len(results) > 0 {
-				exchange.WriteTable(os.Stdout, o, results)
+				exchange.WriteTable(cli.Stdout, o, results)
 			}
 			if err != nil {
 				return cli.No(err)

@@ -43,9 +43,9 @@ handled as required. Needs root; takes about two minutes, and leaves nothing beh
 			case asJSON:
 				err = cli.PrintJSON(results)
 			case markdown:
-				err = faults.WriteMarkdown(os.Stdout, results)
+				err = faults.WriteMarkdown(cli.Stdout, results)
 			default:
-				err = faults.Write(os.Stdout, results)
+				err = faults.Write(cli.Stdout, results)
 			}
 			if failed != nil {
 				failed = cli.No(failed)

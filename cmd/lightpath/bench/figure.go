@@ -35,7 +35,7 @@ func NewFigure() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
-				fmt.Println(strings.Join(all, "\n"))
+				cli.Println(strings.Join(all, "\n"))
 				return nil
 			}
 			if o.Runs < 0 {
@@ -88,16 +88,16 @@ func makeFigure(ctx context.Context, paper, name, dir string, o figure.Options) 
 		return fmt.Errorf("--out: %w", err)
 	}
 	if paper == planning.Paper {
-		fmt.Print(f.Table.Text())
+		cli.Print(f.Table.Text())
 	}
 	for _, c := range f.Claims {
-		fmt.Println(c)
+		cli.Println(c)
 	}
 	for _, n := range f.Notes {
-		fmt.Println(n)
+		cli.Println(n)
 	}
 	for _, p := range paths {
-		fmt.Println("wrote", p)
+		cli.Println("wrote", p)
 	}
 	return nil
 }

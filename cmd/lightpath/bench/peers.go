@@ -184,11 +184,11 @@ func runPeers(cmd *cobra.Command, f *peersFlags, o *peers.Options) error {
 	}
 	doc, err := peers.Run(cmd.Context(), o)
 	if len(doc.Points) > 0 {
-		doc.WriteText(os.Stdout)
+		doc.WriteText(cli.Stdout)
 		if f.out != "" {
 			paths, e := doc.Write(f.out)
 			for _, p := range paths {
-				fmt.Fprintln(os.Stdout, p)
+				fmt.Fprintln(cli.Stdout, p)
 			}
 			err = errors.Join(err, e)
 		}

@@ -78,6 +78,9 @@ func (f *simulationFlags) check(fl *pflag.FlagSet) error {
 			return fmt.Errorf("--%s: %d is outside %d..%d", size.Name, *size.Value, size.Low, size.High)
 		}
 	}
+	if err := f.config.Check(); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
 	for i, name := range f.config.Faults {
 		if slices.Contains(f.config.Faults[:i], name) {
 			return fmt.Errorf("--fault: %s is given twice", name)
@@ -233,11 +236,11 @@ func (f *simulationFlags) print(sum *protocols.Summary, violation error, repeat 
 		}
 		return cli.PrintJSON(all)
 	}
-	fmt.Printf("%d runs, %d operations in %v of simulated time\n", sum.Runs, sum.Operations, sum.Simulated)
+	cli.Printf("%d runs, %d operations in %v of simulated time\n", sum.Runs, sum.Operations, sum.Simulated)
 	if sum.Runs == 1 {
-		fmt.Printf("trace %016x\n", sum.Hash)
+		cli.Printf("trace %016x\n", sum.Hash)
 	}
-	fmt.Print(coverageTable(sum.Coverage, f.config.Faults))
+	cli.Print(coverageTable(sum.Coverage, f.config.Faults))
 	return nil
 }
 

@@ -25,7 +25,12 @@ func No(err error) error { return fmt.Errorf("%w%w", ErrNo, err) }
 // Run runs the command of a tree that args name, and returns its exit status. It prints the error of the command.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
-	status, line := Verdict(ctx, root.ExecuteContext(ctx))
+	failed.Store(nil)
+	err := root.ExecuteContext(ctx)
+	if e := failed.Load(); e != nil && err == nil {
+		err = fmt.Errorf("standard output: %w", *e)
+	}
+	status, line := Verdict(ctx, err)
 	if line != "" {
 		fmt.Fprintln(os.Stderr, "lightpath:", line)
 	}
@@ -64,6 +69,7 @@ func NewRoot(commands ...*cobra.Command) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetOut(Stdout)
 	root.AddCommand(commands...)
 	explainUsage(root)
 	return root

@@ -50,6 +50,23 @@ func explainGroups(c *cobra.Command) {
 	}
 }
 
+// OneArgument is for commands with one argument. Its error shows how c is called.
+func OneArgument(c *cobra.Command, args []string) error { return counted(c, args, len(args) == 1) }
+
+// Arguments is for commands with one argument or more. Its error shows how c is called.
+func Arguments(c *cobra.Command, args []string) error { return counted(c, args, len(args) > 0) }
+
+func counted(c *cobra.Command, args []string, ok bool) error {
+	switch {
+	case ok:
+		return nil
+	case len(args) == 0:
+		return fmt.Errorf("an argument is missing: %s", c.UseLine())
+	default:
+		return fmt.Errorf("too many arguments: %s", c.UseLine())
+	}
+}
+
 // unknownCommand returns the error that c has no command, and takes no argument, of this name.
 func unknownCommand(c *cobra.Command, name string) error {
 	known := c.ValidArgs

@@ -92,7 +92,7 @@ func (o *flags) calibrate(ctx context.Context, c calibrate.Options, f *fabric.Fa
 	if o.asJSON {
 		return cli.PrintJSON(&report)
 	}
-	return report.print(os.Stdout, f)
+	return report.print(cli.Stdout, f)
 }
 
 // standing returns the fabric of the file. The fabric must be up as the file says, and suit the options.

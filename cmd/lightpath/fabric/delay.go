@@ -3,7 +3,6 @@ package fabric
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -48,9 +47,9 @@ func runDelay(ctx context.Context, interfaces []string, by time.Duration) (err e
 		return cli.No(err)
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	fmt.Printf("delaying frames at %s by %v\n", strings.Join(interfaces, ", "), by)
+	cli.Printf("delaying frames at %s by %v\n", strings.Join(interfaces, ", "), by)
 	err = d.Run(ctx)
 	passed, lost := d.Counts()
-	fmt.Printf("%d frames passed, %d lost\n", passed, lost)
+	cli.Printf("%d frames passed, %d lost\n", passed, lost)
 	return err
 }

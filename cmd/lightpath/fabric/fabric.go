@@ -108,7 +108,7 @@ func newUp() *cobra.Command {
 			if !fresh {
 				word = "up already, nothing changed"
 			}
-			fmt.Printf("%s: %s: %d ranks, %d planes, namespaces %s ... %s\n", s.Name, word, s.Count, len(s.Planes),
+			cli.Printf("%s: %s: %d ranks, %d planes, namespaces %s ... %s\n", s.Name, word, s.Count, len(s.Planes),
 				s.Namespaces[s.First], s.Switch)
 			return nil
 		},
@@ -161,9 +161,9 @@ func newDown() *cobra.Command {
 				}{name, found})
 			}
 			if found {
-				fmt.Printf("%s: down\n", name)
+				cli.Printf("%s: down\n", name)
 			} else {
-				fmt.Printf("%s: was not up\n", name)
+				cli.Printf("%s: was not up\n", name)
 			}
 			return nil
 		},
@@ -214,7 +214,7 @@ Exit status 1: a fabric is incomplete or left over, a plane is down, or frames w
 			if o.asJSON {
 				err = cli.PrintJSON(r)
 			} else {
-				err = printReport(os.Stdout, r)
+				err = printReport(cli.Stdout, r)
 			}
 			if err != nil || len(r.Problems) == 0 {
 				return err
@@ -254,7 +254,7 @@ func listFabrics(o *flags) error {
 	if o.asJSON {
 		err = cli.PrintJSON(all)
 	} else {
-		err = printFabrics(os.Stdout, all)
+		err = printFabrics(cli.Stdout, all)
 	}
 	switch {
 	case err != nil:
@@ -325,10 +325,10 @@ func sweepFabrics(o *flags) error {
 		}{append([]string{}, removed...)})
 	}
 	for _, name := range removed {
-		fmt.Printf("%s: down\n", name)
+		cli.Printf("%s: down\n", name)
 	}
 	if len(removed) == 0 {
-		fmt.Println("nothing is left over")
+		cli.Println("nothing is left over")
 	}
 	return nil
 }

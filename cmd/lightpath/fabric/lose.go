@@ -83,7 +83,7 @@ func runLose(ctx context.Context, interfaces []string, part float64, asJSON bool
 		}
 	}
 	if !asJSON {
-		fmt.Printf("losing %v%% of the frames at %s\n", 100*part, strings.Join(interfaces, ", "))
+		cli.Printf("losing %v%% of the frames at %s\n", 100*part, strings.Join(interfaces, ", "))
 	}
 	<-ctx.Done()
 	counts := make([]lostFrames, len(all))
@@ -95,7 +95,7 @@ func runLose(ctx context.Context, interfaces []string, part float64, asJSON bool
 		return cli.PrintJSON(counts)
 	}
 	for _, c := range counts {
-		fmt.Printf("%s: %d of %d frames lost\n", c.Interface, c.Lost, c.Seen)
+		cli.Printf("%s: %d of %d frames lost\n", c.Interface, c.Lost, c.Seen)
 	}
 	return nil
 }

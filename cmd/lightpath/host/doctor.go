@@ -51,7 +51,7 @@ func NewDoctor() *cobra.Command {
 					mark, bad = "FAIL", cli.No(errors.New("something is missing; see above"))
 				}
 				if !asJSON {
-					fmt.Printf("%s %-20s %s\n", mark, f.Check, f.Detail)
+					cli.Printf("%s %-20s %s\n", mark, f.Check, f.Detail)
 				}
 			}
 			return bad
@@ -75,13 +75,13 @@ func printEnv(asJSON bool) error {
 		return cli.PrintJSON(rows)
 	}
 	for _, v := range vars {
-		fmt.Printf("%s (%s", v.Name, v.Type)
+		cli.Printf("%s (%s", v.Name, v.Type)
 		if v.Default != "" {
-			fmt.Printf("; default %s", v.Default)
+			cli.Printf("; default %s", v.Default)
 		}
-		fmt.Printf(")\n    %s\n", v.Doc)
+		cli.Printf(")\n    %s\n", v.Doc)
 		if set := os.Getenv(v.Name); set != "" {
-			fmt.Printf("    now: %s\n", set)
+			cli.Printf("    now: %s\n", set)
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR)
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.address != "" {
-				return status.AskRAS(o.address, o.timeout, o.verbose, o.json, os.Stdout)
+				return status.AskRAS(o.address, o.timeout, o.verbose, o.json, cli.Stdout)
 			}
 			cfg, err := settings.Load()
 			if err != nil {
@@ -86,7 +86,7 @@ func (o *ranksOptions) printRanks(dir string) error {
 	if o.json {
 		err = cli.PrintJSON(r)
 	} else {
-		r.Write(os.Stdout, o.verbose)
+		r.Write(cli.Stdout, o.verbose)
 	}
 	if worst := r.Worst(); err == nil && (worst == status.Failed || worst == status.Waiting) {
 		err = cli.No(errors.New("a communicator is " + worst))
@@ -108,9 +108,9 @@ func (o *ranksOptions) watchRanks(ctx context.Context, dir string) error {
 			fmt.Fprintln(&out, r.Time.Format(time.DateTime))
 			r.Write(&out, o.verbose)
 			if cli.IsTerminal(os.Stdout) {
-				fmt.Print(clear)
+				cli.Print(clear)
 			}
-			_, err = out.WriteTo(os.Stdout)
+			_, err = out.WriteTo(cli.Stdout)
 		}
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (o *ranksOptions) dumpAll(dir string) error {
 		if err := files.Write(path, append(text, '\n'), 0o600); err != nil {
 			return err
 		}
-		fmt.Println(path)
+		cli.Println(path)
 	}
 	if len(texts) == 0 {
 		return cli.No(errors.New("no communicators on this host"))
@@ -164,7 +164,7 @@ func newRanksMerge() *cobra.Command {
 communicators, and says per communicator at which operation ranks differ first, and whose recorder
 is missing. --trace writes all of them as one trace for https://ui.perfetto.dev or chrome://tracing.
 Exit status 1: ranks differ.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cli.Arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var dumps []*flight.Dump
 			for _, path := range args {
@@ -184,7 +184,7 @@ Exit status 1: ranks differ.`,
 				}
 			}
 			found := flight.Compare(dumps)
-			if err := cli.Show(asJSON, found, func() { flight.Write(os.Stdout, dumps, found, table) }); err != nil {
+			if err := cli.Show(asJSON, found, func() { flight.Write(cli.Stdout, dumps, found, table) }); err != nil {
 				return err
 			}
 			for i := range found {

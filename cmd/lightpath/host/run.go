@@ -2,7 +2,9 @@ package host
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,7 +34,7 @@ prefixed with the rank. The first rank that fails ends the others.
 
 Under srun and without -n, the command becomes the one rank that Slurm says, with the same
 variables. Ranks meet at the first node of the step, unless MASTER_ADDR is set.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ranks < 1 {
 				return fmt.Errorf("-n: %d ranks; at least 1 is needed", ranks)
@@ -119,13 +121,22 @@ func preloaded(wanted bool) ([]string, error) {
 	return []string{"LD_PRELOAD=" + library}, err
 }
 
+// maxLine is the longest line that prefix copies in one piece.
+const maxLine = 1 << 20
+
+// prefix copies lines to w, each with its rank. A longer line is copied in pieces, each on a line of its own.
 func prefix(w io.Writer, r io.Reader, rank int, mu *sync.Mutex) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		mu.Lock()
-		fmt.Fprintf(w, "[%d] %s\n", rank, lines.Bytes())
-		mu.Unlock()
+	lines := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if len(line) > 0 {
+			mu.Lock()
+			fmt.Fprintf(w, "[%d] %s\n", rank, bytes.TrimSuffix(line, []byte("\n")))
+			mu.Unlock()
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,5 +23,16 @@ func TestRun(t *testing.T) {
 		"test $RANK = 0 || exit 3; exec sleep 60")
 	if o.Status != cli.ExitNo || !strings.Contains(o.Stderr, "rank 1: exit status 3") {
 		t.Errorf("a rank that fails: %+v", o)
+	}
+}
+
+// TestLongLine: a rank that writes a line of several MiB is not held up, and all its bytes arrive.
+func TestLongLine(t *testing.T) {
+	const size = 3 << 20
+	o := lightpath.Run(t, "", "run", "-n", "1", "--preload=false", "--", "sh", "-c",
+		fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo; echo end", size))
+	if o.Status != 0 || strings.Count(o.Stdout, "x") != size || !strings.HasSuffix(o.Stdout, "[0] end\n") {
+		t.Errorf("status %d, %d bytes, %d of them x; errors %q", o.Status, len(o.Stdout), strings.Count(o.Stdout, "x"),
+			o.Stderr)
 	}
 }

@@ -50,7 +50,7 @@ func NewTopo() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(m)
 			}
-			return printTopology(os.Stdout, m)
+			return printTopology(cli.Stdout, m)
 		},
 	}
 	fl := cmd.Flags()

@@ -91,11 +91,11 @@ func newPlan() *cobra.Command {
   static     one setting of the circuits for all calls
   iteration  the plan
   free       percall if setup cost nothing
-  packet     planes of the same bandwidth without circuits
+  packet     all calls on packet planes: those of the fabric file, else planes of the circuits' bandwidth
 
-Exposed is the time that the job waits for communication. Hidden is the part of the switching that makes the iteration
-no longer.`,
-		Args: cobra.ExactArgs(1),
+If the fabric file states packet_planes, calls that are faster there use these planes, in all ways. Exposed is the time
+that the job waits for communication. Hidden is the part of the switching that makes the iteration no longer.`,
+		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
 			if err != nil {
@@ -188,7 +188,7 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check PLAN --fabric fabric.yaml",
 		Short: "Check an iteration plan, independently of the planner, or exit 1 with the reason if it is infeasible",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.OneArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			plan, err := cli.DecodeArgument(args[0], iteration.Decode)
 			if err != nil {
@@ -216,7 +216,7 @@ func newCheck() *cobra.Command {
 					"exposed_us": report.ExposedUS, "lower_bound_us": plan.LowerBoundUS,
 					"reconfigurations": report.Reconfigurations})
 			}
-			fmt.Printf("feasible: %d calls, iteration %.9g us, %.9g us exposed, lower bound %.9g us, %d reconfigurations\n",
+			cli.Printf("feasible: %d calls, iteration %.9g us, %.9g us exposed, lower bound %.9g us, %d reconfigurations\n",
 				len(plan.Calls), report.IterationUS, report.ExposedUS, plan.LowerBoundUS, report.Reconfigurations)
 			return nil
 		},

@@ -2,7 +2,6 @@ package iteration
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,7 @@ func newShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show PLAN [--svg f.svg] [--html f.html] [--trace f.json]",
 		Short: "Draw an iteration: computation, calls, and what each plane sends and switches",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.OneArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := cli.DecodeArgument(args[0], iteration.Decode)
 			if err != nil {
@@ -52,9 +51,9 @@ func newShow() *cobra.Command {
 
 func printIteration(p *iteration.Plan) {
 	if p.Trace.Name != "" {
-		fmt.Printf("%s: ", p.Trace.Name)
+		cli.Printf("%s: ", p.Trace.Name)
 	}
-	fmt.Printf("iteration %s, computation %s, exposed %s, lower bound %s\n",
+	cli.Printf("iteration %s, computation %s, exposed %s, lower bound %s\n",
 		iteration.Millis(p.IterationUS), iteration.Millis(p.ComputeUS), iteration.Millis(p.ExposedUS()),
 		iteration.Millis(p.LowerBoundUS))
 	for at := range p.Calls {
@@ -71,17 +70,21 @@ func printIteration(p *iteration.Plan) {
 		}
 		if len(names) > 0 {
 			first := c.Switches[0]
-			fmt.Printf("  %12.6g .. %-12.6g switch", first.StartUS, first.EndUS)
+			cli.Printf("  %12.6g .. %-12.6g switch", first.StartUS, first.EndUS)
 			for i, name := range names {
 				if i > 0 {
-					fmt.Print(",")
+					cli.Print(",")
 				}
-				fmt.Printf(" planes %s to %s", strings.Join(to[name], " "), name)
+				cli.Printf(" planes %s to %s", strings.Join(to[name], " "), name)
 			}
-			fmt.Println()
+			cli.Println()
 		}
-		fmt.Printf("  %12.6g .. %-12.6g call %d, %s: %s, plan %d of %s\n", c.StartUS, c.EndUS, c.Call, p.Trace.Label(c.Call),
-			p.Trace.Calls[c.Call].Kind(), c.Plan, plan.Planner)
+		on := "packet planes"
+		if plan != nil {
+			on = fmt.Sprintf("plan %d of %s", c.Plan, plan.Planner)
+		}
+		cli.Printf("  %12.6g .. %-12.6g call %d, %s: %s, %s\n", c.StartUS, c.EndUS, c.Call, p.Trace.Label(c.Call),
+			p.Trace.Calls[c.Call].Kind(), on)
 	}
 }
 
@@ -97,7 +100,7 @@ func newExplain() *cobra.Command {
 times. The other costs are those of the fabric file. Columns are the communication that an iteration waits for: with
 percall, static and iteration as in iteration plan, and on packet planes. The last column is how much longer the planned
 iteration is than on packet planes.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
 			if err != nil {
@@ -123,7 +126,7 @@ iteration is than on packet planes.`,
 			if len(planes) == 0 {
 				planes = []int{p.Fabric.Planes}
 			}
-			points, err := iteration.Sweep(cmd.Context(), p.Fabric, p.Trace, traced.Steps, planes, times, o,
+			points, err := iteration.Sweep(cmd.Context(), p, traced.Steps, planes, times, o,
 				cli.Progress("fabrics"))
 			if err != nil && (cli.StoppedBy(cmd.Context()) == nil || len(points) == 0) {
 				return err
@@ -153,7 +156,7 @@ func printPoints(points []iteration.Point, asJSON bool) error {
 		}
 		return cli.PrintJSON(map[string]any{"advice": iteration.Advice(points), "fabrics": rows})
 	}
-	fmt.Printf("%6s %10s %12s %12s %12s %12s %10s\n", "planes", "switching", iteration.PerCall, iteration.Static,
+	cli.Printf("%6s %10s %12s %12s %12s %12s %10s\n", "planes", "switching", iteration.PerCall, iteration.Static,
 		iteration.Iteration, iteration.Packet, "longer")
 	for i := range points {
 		p := &points[i]
@@ -163,9 +166,9 @@ func printPoints(points []iteration.Point, asJSON bool) error {
 			}
 			return "-"
 		}
-		fmt.Printf("%6d %10s %12s %12s %12s %12s %8.2f %%\n", p.Planes, iteration.Millis(p.ReconfigUS),
+		cli.Printf("%6d %10s %12s %12s %12s %12s %8.2f %%\n", p.Planes, iteration.Millis(p.ReconfigUS),
 			cell(iteration.PerCall), cell(iteration.Static), cell(iteration.Iteration), cell(iteration.Packet), 100*p.Over())
 	}
-	fmt.Fprintln(os.Stdout, iteration.Advice(points))
+	fmt.Fprintln(cli.Stdout, iteration.Advice(points))
 	return nil
 }

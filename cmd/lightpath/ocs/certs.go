@@ -61,7 +61,7 @@ owner can read them. Existing files are not overwritten.`,
 			if asJSON {
 				return cli.PrintJSON(r)
 			}
-			fmt.Printf(`certificates for a lab, good for a year; keep %s apart, or delete it
+			cli.Printf(`certificates for a lab, good for a year; keep %s apart, or delete it
 # ocsd.yaml on the hosts of controllers
 tls: {ca: %q, cert: %q, key: %q}
 # the fabric file, on the hosts of ranks

@@ -137,7 +137,7 @@ func (o *flags) setBy(ctx context.Context, op *rpc.Operator, f *changeFlags) err
 		return cli.No(failed)
 	}
 	if !o.asJSON {
-		fmt.Println("dry run: nothing has changed, and the controller would do this now")
+		cli.Println("dry run: nothing has changed, and the controller would do this now")
 	}
 	return nil
 }

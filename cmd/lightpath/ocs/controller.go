@@ -146,10 +146,13 @@ func (o *flags) statusOf(ctx context.Context, op *rpc.Operator) error {
 	if err != nil {
 		return err
 	}
-	err = cli.Show(o.asJSON, s, func() { printSnapshot(os.Stdout, &s, planes) })
+	err = cli.Show(o.asJSON, s, func() { printSnapshot(cli.Stdout, &s, planes) })
 	for _, j := range planes {
 		if p := &s.Planes[j]; err == nil && p.State == controller.Down {
 			err = cli.No(fmt.Errorf("plane %s is out of service: %s", printable(p.Name), printable(p.Reason)))
+		} else if err == nil && len(p.Out) > 0 {
+			err = cli.No(fmt.Errorf("port %d of plane %s is out of service: %s", p.Out[0].Port, printable(p.Name),
+				printable(p.Out[0].Why)))
 		}
 	}
 	return err
@@ -176,6 +179,9 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		}
 		if t := p.Trial; t != nil {
 			fmt.Fprintf(w, "  change of %s to be confirmed until %s\n", printable(t.Who), t.Until.Local().Format(time.TimeOnly))
+		}
+		for _, o := range p.Out {
+			fmt.Fprintf(w, "  port %d is out of service: %s\n", o.Port, printable(o.Why))
 		}
 		if len(p.Dim) > 0 {
 			fmt.Fprintf(w, "  ports with fading light: %v\n", p.Dim)
@@ -277,7 +283,7 @@ func (o *flags) showReports(all []commandReport) error {
 	}
 	return cli.Show(o.asJSON, v, func() {
 		for i := range all {
-			printCommand(os.Stdout, &all[i])
+			printCommand(cli.Stdout, &all[i])
 		}
 	})
 }
@@ -322,7 +328,7 @@ func (o *flags) driftOf(ctx context.Context, op *rpc.Operator) error {
 		}
 		all = append(all, r)
 	}
-	if err := cli.Show(o.asJSON, all, func() { printDrift(os.Stdout, all) }); err != nil {
+	if err := cli.Show(o.asJSON, all, func() { printDrift(cli.Stdout, all) }); err != nil {
 		return err
 	}
 	return found

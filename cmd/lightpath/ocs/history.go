@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +53,7 @@ Exits with 1 if none answers.`,
 			if o.asJSON {
 				return cli.PrintJSON(append([]controller.Event{}, events...)) // [] for none
 			}
-			return printHistory(os.Stdout, events, names)
+			return printHistory(cli.Stdout, events, names)
 		},
 	}
 	fl := cmd.Flags()

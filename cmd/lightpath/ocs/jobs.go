@@ -37,7 +37,7 @@ moves their circuits. docs/slurm.md says how Slurm begins and ends jobs.`,
 				if err != nil {
 					return cli.No(err)
 				}
-				return cli.Show(o.asJSON, append([]controller.JobSnapshot{}, s.Jobs...), func() { printJobs(os.Stdout, &s) })
+				return cli.Show(o.asJSON, append([]controller.JobSnapshot{}, s.Jobs...), func() { printJobs(cli.Stdout, &s) })
 			})
 		},
 	}
@@ -65,7 +65,7 @@ ends. Without, the ports begin dark, and only ranks at these ports move circuits
 service gets its circuits when it is back. A job that has begun may begin again with the same ports, for a begin whose
 answer was lost. While no controller answers, the command tries again. Exits with 1 if another job has the id or a port,
 or if circuits cannot be set; then the job has not begun.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ports, err := parsePorts(o.ports)
 			if err != nil {
@@ -85,6 +85,7 @@ or if circuits cannot be set; then the job has not begun.`,
 	fl.StringVar(&o.name, "name", "", "name of the job, for people")
 	fl.StringSliceVar(&o.planes, "plane", nil, "name or number of a plane; by default all")
 	fl.StringVar(&o.spec, "map", "", "map of the job's ranks on each plane: ring:K, xor:M, dark, or a JSON file")
+	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
 	fl.StringVar(&o.maps, "maps", "", "directory with a map of the job's ranks for each plane, PLANE.json, as "+
 		"topology delta plan --maps writes it; a plane without a file is dark")
 	return cmd
@@ -97,7 +98,7 @@ func newJobsEnd() *cobra.Command {
 		Short: "Give the ports of a job back",
 		Long: `Gives the ports of a job back. It moves no circuit. A job that has ended already is no error. While no
 controller answers, the command tries again.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
 				return persist(ctx, op, func(*controller.Snapshot) error { return op.EndJob(ctx, args[0], operatorName()) })
@@ -139,8 +140,7 @@ func (o *beginFlags) begin(ctx context.Context, op *rpc.Operator, j controller.J
 		return cli.No(fmt.Errorf("the job has begun, but it cannot be seen: %w", err))
 	}
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(other controller.JobSnapshot) bool { return other.ID != j.ID })
-	printJobs(os.Stdout, &s)
-	return nil
+	return cli.Show(o.asJSON, s.Jobs, func() { printJobs(cli.Stdout, &s) })
 }
 
 // readMaps returns the map of a job's ranks by plane; nil if its ranks move the circuits.

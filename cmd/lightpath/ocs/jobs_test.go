@@ -43,6 +43,11 @@ func TestJobs(t *testing.T) {
 		"train", "p0,p1",
 		"2,0", "set")
 	says(lightpath.Succeed(t, "", jobs("begin", "18", "--ports", "3", "--plane", "p1")...), "18", "its ranks move them")
+	again := lightpath.Succeed(t, "", jobs("begin", "18", "--ports", "3", "--plane", "p1", "--json")...)
+	var begun []controller.JobSnapshot
+	if err := json.Unmarshal([]byte(again), &begun); err != nil || len(begun) != 1 || begun[0].ID != "18" {
+		t.Errorf("begin --json prints %s: %v", again, err)
+	}
 	s, err := core.Snapshot()
 	require.NoError(t, err)
 	if m := s.Planes[1].Map; m[0] != 2 || m[2] != 0 || s.Planes[0].Map[0] != circuit.Dark {

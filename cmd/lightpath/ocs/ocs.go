@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -175,7 +174,7 @@ func newStatus() *cobra.Command {
 		Use:   "status [--fabric f.yaml | --controller host:port] [--plane p]",
 		Short: "Show planes, their circuits and who uses them, or the switches and the health of ports",
 		Long: `With a controller, named by --controller or the fabric file, status shows the controller's planes: epochs,
-holders, and the operations that wait. It exits with 1 if a plane is out of service.
+holders, and the operations that wait. It exits with 1 if a plane or a port is out of service.
 
 Without a controller, or with --direct, status asks the switch of each plane for its identity, its map and the health of
 its ports. It exits with 1 if a switch cannot be read, a port has failed, or a circuit has no light. Only some switches
@@ -205,7 +204,7 @@ func (o *flags) askAll(ctx context.Context) error {
 		}
 		all = append(all, s)
 	}
-	err = cli.Show(o.asJSON, all, func() { printStatus(os.Stdout, all) })
+	err = cli.Show(o.asJSON, all, func() { printStatus(cli.Stdout, all) })
 	if err == nil && len(problems) > 0 {
 		err = cli.No(problems[0])
 	}

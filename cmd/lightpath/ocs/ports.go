@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,7 +84,7 @@ func (o *flags) showPorts(ctx context.Context, op *rpc.Operator) error {
 			}
 		}
 	}
-	if err := cli.Show(o.asJSON, all, func() { printPorts(os.Stdout, all) }); err != nil {
+	if err := cli.Show(o.asJSON, all, func() { printPorts(cli.Stdout, all) }); err != nil {
 		return err
 	}
 	return bad

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,7 +80,7 @@ func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lum
 	}
 	start := time.Now()
 	err = rewire.Run(ctx, op, stages, rewire.Options{Planes: len(s.Planes), Who: operatorName(), Done: func(n int) {
-		fmt.Fprintf(os.Stdout, "step %d of %d: %d planes have their maps, after %v\n", n+1, len(stages), len(stages[n]),
+		fmt.Fprintf(cli.Stdout, "step %d of %d: %d planes have their maps, after %v\n", n+1, len(stages), len(stages[n]),
 			time.Since(start).Round(time.Millisecond))
 	}})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -150,19 +149,19 @@ func fromTo(pairs []circuit.Pair) [][2]int {
 }
 
 func printDelta(r *setReport) {
-	fmt.Printf("plane %s: %d circuits to remove, %d to make", r.Plane, len(r.Remove), len(r.Add))
+	cli.Printf("plane %s: %d circuits to remove, %d to make", r.Plane, len(r.Remove), len(r.Add))
 	if len(r.Again) > 0 {
-		fmt.Printf(", %d to make again", len(r.Again))
+		cli.Printf(", %d to make again", len(r.Again))
 	}
-	fmt.Println()
+	cli.Println()
 	for _, c := range r.Remove {
-		fmt.Printf("  - %d>%d\n", c[0], c[1])
+		cli.Printf("  - %d>%d\n", c[0], c[1])
 	}
 	for _, c := range r.Add {
-		fmt.Printf("  + %d>%d\n", c[0], c[1])
+		cli.Printf("  + %d>%d\n", c[0], c[1])
 	}
 	for _, c := range r.Again {
-		fmt.Printf("  * %d>%d\n", c[0], c[1])
+		cli.Printf("  * %d>%d\n", c[0], c[1])
 	}
 }
 
@@ -179,11 +178,11 @@ func printVerdicts(r *setReport) {
 		} else if v.HasPower {
 			as += fmt.Sprintf(", %.2f dBm", v.PowerDBm)
 		}
-		fmt.Printf("  %d: intended %s, accepted %v, observed %s, %s %s: %s\n", v.In, circuit.PortName(v.Intended), v.Accepted,
+		cli.Printf("  %d: intended %s, accepted %v, observed %s, %s %s: %s\n", v.In, circuit.PortName(v.Intended), v.Accepted,
 			circuit.PortName(v.Observed), known, v.Verified, as)
 	}
 	if r.Error == "" {
-		fmt.Printf("plane %s: %s%s\n", r.Plane, circuitList(r.After), verifiedBy(r.Verified))
+		cli.Printf("plane %s: %s%s\n", r.Plane, circuitList(r.After), verifiedBy(r.Verified))
 	}
 }
 
@@ -235,7 +234,7 @@ func (o *flags) driftDirect(ctx context.Context, spec string) error {
 	}
 	r := driftReport{Plane: v.name, Desired: v.wanted, Map: has, Drifted: []int{}}
 	r.compare()
-	if err := cli.Show(o.asJSON, r, func() { printDrift(os.Stdout, []driftReport{r}) }); err != nil {
+	if err := cli.Show(o.asJSON, r, func() { printDrift(cli.Stdout, []driftReport{r}) }); err != nil {
 		return err
 	}
 	return r.verdict()

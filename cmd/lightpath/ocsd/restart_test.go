@@ -178,8 +178,8 @@ func TestDriftOutlivesACrash(t *testing.T) {
 		!p.Desired.Equal(circuit.Shift(4, 1)) {
 		t.Errorf("%s: %s; desired %v", p.State, p.Reason, p.Desired)
 	}
-	if p := o.plane("p1"); p.State != controller.Down || !strings.Contains(p.Reason, "no light") {
-		t.Errorf("%s: %s", p.State, p.Reason)
+	if p := o.plane("p1"); p.State != controller.Resident || p.Out == nil || !strings.Contains(p.Out[0].Why, "circuit") {
+		t.Errorf("%s: %+v", p.State, p.Out)
 	}
 	log := clitest.Content(t, o.log)
 	for _, want := range []string{"no light", "plane=p1", "switch=sw", "in charge"} {

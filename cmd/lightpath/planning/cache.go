@@ -164,15 +164,15 @@ func compareRows(a, b cacheRow) int {
 }
 
 func printCache(rows []cacheRow) {
-	fmt.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes",
+	cli.Printf("%-16s %-13s %-20s %5s %24s %-9s %22s %14s\n", "name", "collective", "algorithm", "ranks", "bytes",
 		"planner", "CCT (us)", "bound (us)")
 	for _, r := range rows {
 		switch {
 		case r.Error != "" && r.Stale != "":
-			fmt.Printf("%-16.16s stale: %s\n", r.Name, r.Stale)
+			cli.Printf("%-16.16s stale: %s\n", r.Name, r.Stale)
 			continue
 		case r.Error != "":
-			fmt.Printf("%-16.16s unusable: %s\n", r.Name, r.Error)
+			cli.Printf("%-16.16s unusable: %s\n", r.Name, r.Error)
 			continue
 		}
 		k := r.Key
@@ -180,12 +180,12 @@ func printCache(rows []cacheRow) {
 		if r.MinBytes < r.MaxBytes {
 			cct = fmt.Sprintf("%.6g..%.6g", r.MinCCTUS, r.CCTUS)
 		}
-		fmt.Printf("%-16.16s %-13s %-20s %5d %24s %-9s %22s %14.6g", r.Name, k.Collective, k.Algorithm, k.Ranks,
+		cli.Printf("%-16.16s %-13s %-20s %5d %24s %-9s %22s %14.6g", r.Name, k.Collective, k.Algorithm, k.Ranks,
 			fmt.Sprintf("%.0f..%.0f", r.MinBytes, r.MaxBytes), r.PlanPlanner, cct, r.LowerBound)
 		if r.Stale != "" {
-			fmt.Printf("  stale: %s", r.Stale)
+			cli.Printf("  stale: %s", r.Stale)
 		}
-		fmt.Println()
+		cli.Println()
 	}
 }
 
@@ -217,7 +217,7 @@ func newCacheShow(open func() (*cache.Cache, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Print a cached plan or, with --problem, its problem; the beginning of the name is enough",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.OneArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := open()
 			if err != nil {
@@ -274,7 +274,7 @@ func sizedAt(e *cache.Entry, text string) (sizes.Sized, error) {
 }
 
 func newCacheRemove(open func() (*cache.Cache, error)) *cobra.Command {
-	var all, stale bool
+	var all, stale, asJSON bool
 	var fabricPath string
 	cmd := &cobra.Command{
 		Use:   "rm NAME... | --stale | --all",
@@ -291,31 +291,56 @@ func newCacheRemove(open func() (*cache.Cache, error)) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 {
-				list, err := c.List()
-				if err != nil {
-					return err
-				}
-				for i := range list {
-					if all || reason(&list[i]) != "" {
-						args = append(args, list[i].Name)
-					}
-				}
+			names, err := namedPlans(c, args)
+			if err == nil && len(args) == 0 {
+				names, err = chosenPlans(c, func(in *cache.Info) bool { return all || reason(in) != "" })
 			}
-			for _, name := range args {
-				in, err := findCached(c, name)
-				if err != nil {
-					return err
-				}
-				if err := c.Remove(in.Name); err != nil {
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := c.Remove(name); err != nil {
 					return err
 				}
 			}
-			return nil
+			return cli.Show(asJSON, removed{names}, func() {})
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the names of the removed plans as JSON")
 	cmd.Flags().BoolVar(&all, "all", false, "remove every plan")
 	cmd.Flags().BoolVar(&stale, "stale", false, "remove plans of other releases, and of earlier forms of the fabric")
 	cli.FabricFlag(cmd, &fabricPath, fabricUsage)
 	return cmd
+}
+
+// removed is what plan cache rm --json prints.
+type removed struct {
+	Removed []string `json:"removed"`
+}
+
+// namedPlans returns the full names of the plans whose names begin with prefixes, each once.
+func namedPlans(c *cache.Cache, prefixes []string) ([]string, error) {
+	names := []string{}
+	for _, prefix := range prefixes {
+		in, err := findCached(c, prefix)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(names, in.Name) {
+			names = append(names, in.Name)
+		}
+	}
+	return names, nil
+}
+
+// chosenPlans returns the names of the plans that want accepts.
+func chosenPlans(c *cache.Cache, want func(*cache.Info) bool) ([]string, error) {
+	list, err := c.List()
+	names := []string{}
+	for i := range list {
+		if want(&list[i]) {
+			names = append(names, list[i].Name)
+		}
+	}
+	return names, err
 }

@@ -91,7 +91,14 @@ func TestPlanCache(t *testing.T) {
 	if o := lightpath.Run(t, "", "plan", "cache", "show", rows[1].Name); o.Status != cli.ExitNo || o.Stdout != "" {
 		t.Errorf("a corrupt entry is shown: %+v", o)
 	}
-	lightpath.Succeed(t, "", "plan", "cache", "rm", name)
+	if o := lightpath.Run(t, "", "plan", "cache", "rm", name, "abc"); o.Status != cli.ExitNo ||
+		!strings.Contains(o.Stderr, "abc") {
+		t.Errorf("a name that is not there: %+v", o)
+	}
+	if out := lightpath.Succeed(t, "", "plan", "cache", "rm", name, name, "--json"); !strings.Contains(out, name) ||
+		!strings.Contains(out, `"removed"`) {
+		t.Errorf("rm --json prints\n%s", out)
+	}
 	if o := lightpath.Run(t, "", "plan", "cache", "rm", name); o.Status != cli.ExitNo {
 		t.Errorf("removed twice: %+v", o)
 	}

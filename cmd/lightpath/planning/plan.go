@@ -190,7 +190,7 @@ func newCheck() *cobra.Command {
 					"feasible": true, "cct_us": report.CCTUS, "lower_bound_us": plan.LowerBoundUS, "planner": plan.Planner,
 				})
 			}
-			fmt.Printf("feasible: CCT %.9g us (%s), lower bound %.9g us\n", report.CCTUS, plan.Planner, plan.LowerBoundUS)
+			cli.Printf("feasible: CCT %.9g us (%s), lower bound %.9g us\n", report.CCTUS, plan.Planner, plan.LowerBoundUS)
 			return nil
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"text/tabwriter"
 
@@ -174,7 +173,7 @@ func newScheduleShow() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(info)
 			}
-			return printSchedule(os.Stdout, &info)
+			return printSchedule(cli.Stdout, &info)
 		},
 	}
 	f.register(cmd)

@@ -57,14 +57,14 @@ func newShow() *cobra.Command {
 }
 
 func printPlan(p *plans.Plan) {
-	fmt.Printf("%s: CCT %.6g us, lower bound %.6g us (gap %.2f %%)\n", p.Planner, p.CCTUS, p.LowerBoundUS, gapPercent(p))
+	cli.Printf("%s: CCT %.6g us, lower bound %.6g us (gap %.2f %%)\n", p.Planner, p.CCTUS, p.LowerBoundUS, gapPercent(p))
 	if p.BoundProof != "" {
-		fmt.Printf("bound: %s\n", p.BoundProof)
+		cli.Printf("bound: %s\n", p.BoundProof)
 	}
 	for j, entries := range p.Planes {
-		fmt.Printf("plane %d\n", j)
+		cli.Printf("plane %d\n", j)
 		for _, e := range entries {
-			fmt.Printf("  %12.6g .. %-12.6g %s\n", e.StartUS, e.EndUS, render.Describe(&e))
+			cli.Printf("  %12.6g .. %-12.6g %s\n", e.StartUS, e.EndUS, render.Describe(&e))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package planning
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -71,9 +70,9 @@ func printSim(r *sim.Result, plan *plans.Plan, asJSON bool) error {
 		}
 		return cli.PrintJSON(map[string]any{"cct_us": r.CCTUS, "end_us": r.EndUS, "stated_us": plan.CCTUS, "planes": planes})
 	}
-	fmt.Printf("CCT %.9g us simulated, %.9g us stated by the plan\n", r.CCTUS, plan.CCTUS)
+	cli.Printf("CCT %.9g us simulated, %.9g us stated by the plan\n", r.CCTUS, plan.CCTUS)
 	for j, pl := range r.Planes {
-		fmt.Printf("plane %d: transmits %.6g us (%.1f %%), reconfigures %.6g us\n", j, pl.TransmitUS, 100*r.Utilization(j),
+		cli.Printf("plane %d: transmits %.6g us (%.1f %%), reconfigures %.6g us\n", j, pl.TransmitUS, 100*r.Utilization(j),
 			pl.ReconfigUS)
 	}
 	return nil

@@ -242,14 +242,14 @@ func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
 }
 
 func printWarmed(rows []warmRow) {
-	fmt.Printf("%-13s %-20s %14s %-9s %12s %12s  %-6s %s\n", "collective", "algorithm", "bytes", "planner", "CCT (us)",
+	cli.Printf("%-13s %-20s %14s %-9s %12s %12s  %-6s %s\n", "collective", "algorithm", "bytes", "planner", "CCT (us)",
 		"bound (us)", "", "plan, and the sizes that share it")
 	for _, r := range rows {
 		was := "new"
 		if r.Cached {
 			was = "cached"
 		}
-		fmt.Printf("%-13s %-20s %14.0f %-9s %12.6g %12.6g  %-6s %.16s %.0f..%.0f\n", r.Key.Collective, r.Key.Algorithm,
+		cli.Printf("%-13s %-20s %14.0f %-9s %12.6g %12.6g  %-6s %.16s %.0f..%.0f\n", r.Key.Collective, r.Key.Algorithm,
 			r.Bytes,
 			r.PlanPlanner, r.CCTUS, r.LowerBound, was, r.Name, r.MinBytes, r.MaxBytes)
 	}

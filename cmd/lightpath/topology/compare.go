@@ -119,17 +119,17 @@ func (c *comparison) print(reallocated bool) error {
 	case c.exact != nil && c.asJSON:
 		return cli.PrintJSON(c.exact)
 	case c.exact != nil:
-		fmt.Print(jobs.ExactTable(c.exact))
+		cli.Print(jobs.ExactTable(c.exact))
 		return nil
 	case c.asJSON:
 		return cli.PrintJSON(c.rows)
 	}
-	fmt.Print(jobs.Table(c.rows))
+	cli.Print(jobs.Table(c.rows))
 	if ties := jobs.TieTable(c.rows); ties != "" {
-		fmt.Print("\n", ties)
+		cli.Print("\n", ties)
 	}
 	if reallocated {
-		fmt.Print("\n", jobs.ReallocationTable(c.rows))
+		cli.Print("\n", jobs.ReallocationTable(c.rows))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func newDeltaImport() *cobra.Command {
 		Short: "Make a job file from a workload or from execution traces",
 		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank
 in order, protobuf (.et) or JSON (.json). Flags give the values that the file does not contain.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cli.Arguments,
 		RunE: func(_ *cobra.Command, files []string) error {
 			g, err := f.Read(files)
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -40,7 +39,7 @@ func newLumosSizes() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(sizeCells(ocs))
 			}
-			return printSizes(os.Stdout, ocs)
+			return printSizes(cli.Stdout, ocs)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with exact numbers")
@@ -202,7 +201,7 @@ func checkCables(f lumos.Fabric, w lumos.Wiring, path string) error {
 	if err := f.CheckCables(w, cables); err != nil {
 		return cli.No(fmt.Errorf("%s: %w", cli.InputName(path), err))
 	}
-	fmt.Printf("%d cables, %s: every port of %d spines and all its fibres are in place\n", len(cables), w,
+	cli.Printf("%d cables, %s: every port of %d spines and all its fibres are in place\n", len(cables), w,
 		f.Pods*f.Spines())
 	return nil
 }

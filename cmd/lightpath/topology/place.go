@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -114,7 +113,7 @@ func placeJob(f *cluster.Fabric, grid place.Grid, busy int, shares place.Volume)
 }
 
 func (p *placement) print() error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(cli.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "%s: PP %d x DP %d, EP %d, in %d pods\n", p.Fabric, p.PP, p.DP, p.EP, len(p.Pods))
 	for stage, servers := range p.Ranks {
 		fmt.Fprintf(w, "stage %d\tservers %v\n", stage, servers)

@@ -108,7 +108,7 @@ func (c *Client) greet(version string, fds []int) error {
 	if err != nil {
 		return err
 	}
-	c.status = statusPage{mem.Bytes, c.fabric.Ports}
+	c.status = statusPage{mem.Bytes, c.fabric.Ports, c.port}
 	c.planes = make([]clientPlane, len(c.fabric.Planes))
 	return c.conn.greeted()
 }

@@ -152,7 +152,7 @@ func BenchmarkBarrier(b *testing.B) {
 			}, func() int64 { return 1 })
 			require.NoError(b, err)
 			defer core.Close()
-			page := statusPage{make([]byte, statusSize(1, ports)), ports}
+			page := statusPage{mem: make([]byte, statusSize(1, ports)), ports: ports}
 			if _, err := core.Attach(pageSink{&Server{status: page}}, controller.AttachOptions{Port: -1}); err != nil {
 				b.Fatal(err)
 			}

@@ -107,7 +107,7 @@ func (s *Server) open() (err error) {
 	if err = s.memory.SealWrites(); err != nil {
 		return err
 	}
-	s.status = statusPage{s.memory.Bytes, s.core.NumPorts()}
+	s.status = statusPage{mem: s.memory.Bytes, ports: s.core.NumPorts()}
 	if s.watcher, err = s.core.Attach(pageSink{s}, controller.AttachOptions{Port: -1, Who: "local"}); err != nil {
 		return err
 	}
@@ -131,7 +131,11 @@ type pageSink struct{ *Server }
 
 // Changed implements controller.Sink.
 func (p pageSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
-	p.status.write(plane, ocsctl.PlaneState{Epoch: epoch, Map: m}, toFault(fault))
+	var out map[int]string
+	if b, some := errors.AsType[*controller.BadPorts](fault); some {
+		out = b.Why
+	}
+	p.status.write(plane, ocsctl.PlaneState{Epoch: epoch, Map: m}, toFault(fault), out)
 }
 
 // Refused implements controller.Sink: a page posts nothing.

@@ -147,9 +147,9 @@ func TestHello(t *testing.T) {
 	}{
 		{[]byte("GET / HTTP/1.1\r\n\r\n"), "malformed"},
 		{frame(`{"type":"hello","version":999,"port":1}`), "version 999"},
-		{frame(`{"type":"hello","version":7,"port":1}`), "descriptor"},
+		{frame(`{"type":"hello","version":8,"port":1}`), "descriptor"},
 		{frame(`{"type":"post","plane":1}`), "before hello"},
-		{frame(`{"type":"hello","version":7,"port":1,"colour":"red"}`), "colour"},
+		{frame(`{"type":"hello","version":8,"port":1,"colour":"red"}`), "colour"},
 	} {
 		raw, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.socket, Net: "unix"})
 		require.NoError(t, err)

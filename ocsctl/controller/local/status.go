@@ -18,7 +18,7 @@ const (
 	statusFault  = 8
 	statusLength = 12
 	statusText   = 16
-	statusMap    = 512
+	statusMap    = 512 // then a bit per port, for which the fault counts
 	faultTextMax = statusMap - statusText
 )
 
@@ -68,18 +68,20 @@ func (f fault) err() error {
 type statusPage struct {
 	mem   []byte
 	ports int
+	port  int // of the reader
 }
 
 func statusSize(planes, ports int) int { return planes * statusStride(ports) }
-func statusStride(ports int) int       { return roundUp(statusMap+4*ports, lineSize) }
+func statusStride(ports int) int       { return roundUp(statusOut(ports)+4*roundUp(ports, 32)/32, lineSize) }
+func statusOut(ports int) int          { return statusMap + 4*ports }
 
 func (s statusPage) plane(p int) []byte {
 	n := statusStride(s.ports)
 	return s.mem[p*n : (p+1)*n]
 }
 
-// write publishes a plane's state. One goroutine writes.
-func (s statusPage) write(plane int, st ocsctl.PlaneState, f fault) {
+// write publishes a plane's state. The fault counts for the ports of out; nil: for all. One goroutine writes.
+func (s statusPage) write(plane int, st ocsctl.PlaneState, f fault, out map[int]string) {
 	m := s.plane(plane)
 	seq := word(m, statusSeq)
 	seq.Add(1)
@@ -99,6 +101,15 @@ func (s statusPage) write(plane int, st ocsctl.PlaneState, f fault) {
 	for r, to := range st.Map {
 		word(m, statusMap+4*r).Store(uint32(int32(to)))
 	}
+	for first := 0; first < s.ports; first += 32 {
+		var bits uint32
+		for r := first; r < min(first+32, s.ports); r++ {
+			if out == nil || out[r] != "" {
+				bits |= 1 << (r % 32)
+			}
+		}
+		word(m, statusOut(s.ports)+first/8).Store(bits)
+	}
 	word(m, statusFault).Store(uint32(f.kind))
 	seq.Add(1)
 }
@@ -108,9 +119,14 @@ func (s statusPage) seq(plane int) uint32 { return word(s.plane(plane), statusSe
 
 // epoch and faulted are single loads, for polling.
 func (s statusPage) epoch(plane int) uint32 { return word(s.plane(plane), statusEpoch).Load() }
-func (s statusPage) faulted(plane int) bool { return s.fault(plane) != faultNone }
+func (s statusPage) faulted(plane int) bool { return s.fault(plane) != faultNone && s.out(plane) }
 func (s statusPage) fault(plane int) faultKind {
 	return faultKind(word(s.plane(plane), statusFault).Load())
+}
+
+// out reports whether the fault counts for the reader's port.
+func (s statusPage) out(plane int) bool {
+	return word(s.plane(plane), statusOut(s.ports)+s.port/32*4).Load()>>(s.port%32)&1 != 0
 }
 
 // read returns a consistent copy, and its sequence counter.
@@ -123,7 +139,9 @@ func (s statusPage) read(plane int) (st ocsctl.PlaneState, f fault, seq uint32) 
 			continue
 		}
 		st.Epoch = word(m, statusEpoch).Load()
-		f.kind = faultKind(word(m, statusFault).Load())
+		if f.kind = faultKind(word(m, statusFault).Load()); !s.out(plane) {
+			f.kind = faultNone
+		}
 		n := min(int(word(m, statusLength).Load()), faultTextMax)
 		for i := 0; i < n; i += 4 {
 			w := word(m, statusText+i).Load()

@@ -249,6 +249,9 @@ func toPlaneSnapshot(p *controller.PlaneSnapshot) *ocspb.PlaneSnapshot {
 		Desired:  toMap(p.Desired), Posts: p.Posts, Refused: p.Refused, Unlit: toPorts(p.Unlit), Dim: toPorts(p.Dim),
 	}
 	m.Trial = toTrial(p.Trial)
+	for _, o := range p.Out {
+		m.Out = append(m.Out, &ocspb.PortOut{Port: uint32(o.Port), Why: o.Why})
+	}
 	for _, h := range p.Holders {
 		m.Holders = append(m.Holders, toLeaseSnapshot(h))
 	}
@@ -266,6 +269,9 @@ func fromPlaneSnapshot(m *ocspb.PlaneSnapshot) (controller.PlaneSnapshot, error)
 	var err error
 	if p.Trial, err = fromTrial(m.GetTrial()); err != nil {
 		return p, err
+	}
+	for _, o := range m.GetOut() {
+		p.Out = append(p.Out, controller.PortOut{Port: int(o.GetPort()), Why: o.GetWhy()})
 	}
 	if p.Map, err = optionalMap(m.GetMap()); err != nil {
 		return p, err

@@ -107,7 +107,7 @@ var kinds = []controller.EventKind{
 	controller.Switched, controller.Failed, controller.Restored, controller.Granted, controller.Released,
 	controller.Attached, controller.Detached, controller.Began, controller.Ended, controller.Commanded,
 	controller.TookOver, controller.Settled, controller.Measured, controller.Dimmed, controller.Brightened,
-	controller.Remapped,
+	controller.Remapped, controller.Excluded, controller.Included,
 }
 
 // parseQuery reads plane (name or number), since (a duration before now, or a time), before (a

@@ -91,7 +91,7 @@ func (m *metrics) observe(e *controller.Event, name string) {
 		m.lease.Observe(e.Waited.Seconds())
 	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded,
 		controller.Began, controller.Ended, controller.TookOver, controller.Settled, controller.Measured, controller.Dimmed,
-		controller.Brightened, controller.Remapped:
+		controller.Brightened, controller.Remapped, controller.Excluded, controller.Included:
 	}
 }
 
@@ -145,13 +145,14 @@ var (
 	descPower     = desc("port_power_dbm", "Power that the port receives over its circuit.", "plane", "port")
 	descBaseline  = desc("port_power_baseline_dbm", "Power against which that of the port is compared.", "plane", "port")
 	descDim       = desc("ports_dim", "Ports that receive less power than their baseline by their drop.", "plane")
+	descOut       = desc("ports_out", "Ports out of service while their plane serves others.", "plane")
 	descSwitchUp  = desc("switch_up", "1 if the switch answers and is well.", "switch", "driver")
 	planeStates   = []controller.PlaneState{controller.Resident, controller.Waiting, controller.Moving, controller.Down}
 	snapshotDescs = []*prometheus.Desc{
 		descLeader, descResponds, descToken, descPorts, descAttached, descHeld, descQueue, descOldest, descUp, descState,
 		descDown, descEpoch,
 		descSwitches, descFailed, descPosted, descMissing, descPosts, descRefused, descSwitchUp,
-		descPower, descBaseline, descDim,
+		descPower, descBaseline, descDim, descOut,
 	}
 )
 
@@ -251,6 +252,7 @@ func (out samples) plane(p *controller.PlaneSnapshot, name string) {
 	out.gauge(descPosted, float64(len(p.Posted)), name)
 	out.gauge(descMissing, float64(len(p.Missing)), name)
 	out.gauge(descDim, float64(len(p.Dim)), name)
+	out.gauge(descOut, float64(len(p.Out)), name)
 }
 
 func one(b bool) float64 {

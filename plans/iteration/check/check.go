@@ -40,6 +40,7 @@ type checker struct {
 	report Report
 	bad    check.Infeasible // in the order of grants
 	end    []float64        // by call
+	places []int            // of the calls on circuits, in the order of grants
 }
 
 // structure checks what later checks rely on.
@@ -72,8 +73,10 @@ func (c *checker) structure() bool {
 		default:
 			seen[call.Call] = true
 		}
-		if call.Plan < 0 || call.Plan >= len(q.Plans) {
+		if call.Plan < iteration.OnPackets || call.Plan >= len(q.Plans) {
 			c.bad.Addf("calls[%d].plan: there is no plan %d", at, call.Plan)
+		} else if call.Plan != iteration.OnPackets {
+			c.places = append(c.places, at)
 		}
 	}
 	for i, one := range q.Plans {
@@ -88,12 +91,33 @@ func (c *checker) structure() bool {
 // fits is a plan that was checked for one shape.
 type fits struct{ plan, shape int }
 
-// calls checks every call on the circuits that the call before leaves.
+// calls checks every call: those on packet planes by themselves, the others on the circuits that the call before leaves.
 func (c *checker) calls() {
-	n := len(c.plan.Calls)
-	c.end = make([]float64, n)
-	known := map[fits]check.Report{}
+	c.end = make([]float64, len(c.plan.Calls))
 	for at := range c.plan.Calls {
+		call := &c.plan.Calls[at]
+		c.end[call.Call] = call.EndUS
+		if !plans.AtLeastUS(call.StartUS, 0) {
+			c.bad.Addf("calls[%d]: starts at %v us, before the iteration", at, call.StartUS)
+		}
+		us, packets := c.p.PacketUS(call.Call)
+		switch {
+		case packets != (call.Plan == iteration.OnPackets):
+			c.bad.Addf("calls[%d].plan: %d, but for call %d packet planes are %s", at, call.Plan, call.Call,
+				map[bool]string{true: "faster", false: "not faster"}[packets])
+		case packets && !plans.AtLeastUS(call.EndUS, call.StartUS+us):
+			c.bad.Addf("calls[%d]: lasts %v us, it takes %v us on packet planes", at, call.EndUS-call.StartUS, us)
+		case packets && len(call.Switches) > 0:
+			c.bad.Addf("calls[%d].switches: a call on packet planes needs no circuits", at)
+		}
+	}
+	c.onCircuits()
+}
+
+// onCircuits checks the calls on circuits.
+func (c *checker) onCircuits() {
+	known := map[fits]check.Report{}
+	for k, at := range c.places {
 		call := &c.plan.Calls[at]
 		key := fits{call.Plan, c.p.Of[call.Call]}
 		report, ok := known[key]
@@ -111,21 +135,17 @@ func (c *checker) calls() {
 		if got := call.EndUS - call.StartUS; !plans.AtLeastUS(call.EndUS, call.StartUS+report.CCTUS) {
 			c.bad.Addf("calls[%d]: lasts %v us, its plan needs %v us", at, got, report.CCTUS)
 		}
-		if !plans.AtLeastUS(call.StartUS, 0) {
-			c.bad.Addf("calls[%d]: starts at %v us, before the iteration", at, call.StartUS)
-		}
-		c.end[call.Call] = call.EndUS
-		c.gap(at)
+		c.gap(k)
 	}
 }
 
-// gap checks the switches before the call at a position, and its first circuits.
-func (c *checker) gap(at int) {
-	h, back := at-1, 0.0
-	if at == 0 {
-		h, back = len(c.plan.Calls)-1, c.plan.IterationUS
+// gap checks the switches before call k on circuits, and its first circuits.
+func (c *checker) gap(k int) {
+	at, h, back := c.places[k], k-1, 0.0
+	if k == 0 {
+		h, back = len(c.places)-1, c.plan.IterationUS
 	}
-	before, call := &c.plan.Calls[h], &c.plan.Calls[at]
+	before, call := &c.plan.Calls[c.places[h]], &c.plan.Calls[at]
 	end := before.EndUS - back
 	if !plans.AtLeastUS(call.StartUS, end) {
 		c.bad.Addf("calls[%d]: starts at %v us, while the call before holds the planes until %v us", at, call.StartUS, end)
@@ -154,7 +174,7 @@ func (c *checker) gap(at int) {
 			c.switches(at, j, sw, has, now.Initial[j], busy)
 		case !plans.AtLeastUS(call.StartUS, busy):
 			c.bad.Addf("calls[%d]: starts at %v us, plane %d reconfigures until %v us", at, call.StartUS, j, busy)
-		case !has.Equal(now.Initial[j]):
+		case c.p.Shapes[c.p.Of[call.Call]].Demand == nil && !has.Equal(now.Initial[j]):
 			c.bad.Addf("calls[%d]: plane %d does not have the circuits on which plans[%d] begins", at, j, call.Plan)
 		}
 	}

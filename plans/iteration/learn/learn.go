@@ -17,10 +17,11 @@ var ErrNoPeriod = errors.New("no iteration repeats in these calls")
 // maxAfter bounds the calls after the last iteration, such as a barrier or the mean of a loss.
 const maxAfter = 32
 
-// Record is one call of a run. Only Communicator, Collective, Algorithm, Root, Flows and Bytes of Call count.
+// Record is one call of a run. Only Communicator, Collective, Algorithm, Root, Flows, FlowBytes and Bytes of Call count.
 type Record struct {
 	trace.Call
-	StartUS, EndUS float64 // when the program made the call, and when it ended
+	StartUS, EndUS float64   // when the program made the call, and when it ended
+	Sizes          []float64 // of flows that vary, in place of those of Call: the trace has their means
 }
 
 // Found is the trace of an iteration, with what is known about how well it fits.
@@ -95,7 +96,9 @@ func whole(run []Record) (best *Found) {
 }
 
 // kind is the same for records of calls that do the same.
-func (r *Record) kind() string { return fmt.Sprint(r.Communicator, r.Root, r.Flows, r.Kind()) }
+func (r *Record) kind() string {
+	return fmt.Sprint(r.Communicator, r.Root, r.Flows, r.FlowBytes, r.Kind())
+}
 
 // periodOf returns the period of the end of a list, and how many elements it covers, at least two periods; 0 if there
 // is none. Of the periods that cover nearly the most it is the shortest.
@@ -156,6 +159,9 @@ func average(ranks int, communicators []trace.Communicator, rounds [][]Record) *
 	t := &trace.Trace{Ranks: ranks, Communicators: communicators}
 	for i := range rounds[0] {
 		c := rounds[0][i].Call
+		if rounds[0][i].Sizes != nil {
+			c.SetFlows(meanSizes(rounds, i))
+		}
 		c.After, c.TailUS = []trace.After{waitOf(rounds, i)}, 0
 		t.Calls = append(t.Calls, c)
 	}
@@ -164,6 +170,18 @@ func average(ranks int, communicators []trace.Communicator, rounds [][]Record) *
 		return rounds[k+1][0].StartUS - rounds[k][last].EndUS
 	}))
 	return t
+}
+
+// meanSizes returns the mean sizes of the flows of call i, in whole bytes.
+func meanSizes(rounds [][]Record, i int) map[[2]int]float64 {
+	means := map[[2]int]float64{}
+	for k, f := range rounds[0][i].Flows {
+		for _, r := range rounds {
+			means[f] += r[i].Sizes[k]
+		}
+		means[f] = math.Trunc(means[f] / float64(len(rounds)))
+	}
+	return means
 }
 
 // waitOf returns what call i of an iteration waits for.

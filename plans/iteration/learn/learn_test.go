@@ -19,7 +19,7 @@ func record(t *trace.Trace, us []float64, iterations int, noise func() float64) 
 		for i := range t.Calls {
 			start := t.Ready(i, end)
 			end[i] = start + us[i]
-			run = append(run, Record{t.Calls[i], begin + start + noise(), begin + end[i]})
+			run = append(run, Record{t.Calls[i], begin + start + noise(), begin + end[i], nil})
 		}
 		begin += t.End(end)
 	}
@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 	require.NoError(t, err)
 	r := rand.New(rand.NewPCG(1, 1))
 	run := record(one, []float64{10, 12, 14}, 5, r.Float64)
-	start := []Record{{trace.Call{Collective: "broadcast", Algorithm: "ring", Bytes: 1}, -100, -90}}
+	start := []Record{{trace.Call{Collective: "broadcast", Algorithm: "ring", Bytes: 1}, -100, -90, nil}}
 	l, err := Find(2, one.Communicators, append(start, run...))
 	require.NoError(t, err)
 	if l.Period != 3 || l.Repeats < 4 || l.Trace.Calls[0].Collective != "allgather" {
@@ -78,7 +78,7 @@ func TestFindNothing(t *testing.T) {
 	var run []Record
 	for i := range 9 {
 		at := float64(i)
-		run = append(run, Record{trace.Call{Collective: "allreduce", Algorithm: "ring", Bytes: at}, at, at})
+		run = append(run, Record{trace.Call{Collective: "allreduce", Algorithm: "ring", Bytes: at}, at, at, nil})
 	}
 	if _, err := Find(2, make([]trace.Communicator, 1), run); !errors.Is(err, ErrNoPeriod) {
 		t.Error(err)
@@ -103,6 +103,31 @@ func TestPeriod(t *testing.T) {
 		}
 		if p, n := periodOf(kinds); p != c.period || n != c.covered {
 			t.Errorf("%s: period %d of %d, want %d of %d", c.list, p, n, c.period, c.covered)
+		}
+	}
+}
+
+// TestSizesVary: flows whose sizes change have the mean sizes of their place in the iteration.
+func TestSizesVary(t *testing.T) {
+	var run []Record
+	for i := range 4 {
+		for place, sizes := range [][]float64{{float64(10 + i), 4}, {100, 100}, nil} { // the mean of the first is 11.5
+			c := trace.Call{Flows: [][2]int{{0, 1}, {1, 0}}}
+			if sizes == nil {
+				c = trace.Call{Collective: "allreduce", Algorithm: "ring", Bytes: 8}
+			}
+			at := float64(1000*i + 100*place)
+			run = append(run, Record{c, at, at + 10, sizes})
+		}
+	}
+	f, err := Find(2, []trace.Communicator{{Groups: [][]int{{0, 1}}}}, run)
+	require.NoError(t, err)
+	if f.Period != 3 {
+		t.Fatalf("%s", f.Trace.Encode())
+	}
+	for i, want := range [][2]float64{{11, 4}, {100, 100}} {
+		if c := &f.Trace.Calls[i]; c.BytesOf(0) != want[0] || c.BytesOf(1) != want[1] || c.Bytes != want[0] {
+			t.Errorf("call %d: %+v", i, c)
 		}
 	}
 }

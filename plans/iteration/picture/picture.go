@@ -7,6 +7,7 @@ package picture
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/internal/svg"
 	"lightpath/plans"
@@ -38,8 +39,11 @@ func Timeline(p *iteration.Plan) (*plans.Plan, render.Options) {
 		name = "iteration"
 	}
 	out := &plans.Plan{Version: plans.Version, Planner: "iteration", CCTUS: p.IterationUS, LowerBoundUS: p.LowerBoundUS,
-		BoundProof: "calls at their own bounds, without switches between them", Digest: p.Digest,
-		Initial: p.PlanAt(0).Initial, Planes: make([][]plans.Entry, len(p.PlanAt(0).Planes))}
+		BoundProof: "calls at their own bounds, without switches between them", Digest: p.Digest}
+	first := slices.IndexFunc(p.Calls, func(c iteration.Placed) bool { return c.Plan != iteration.OnPackets })
+	if first >= 0 {
+		out.Initial, out.Planes = p.PlanAt(first).Initial, make([][]plans.Entry, len(p.PlanAt(first).Planes))
+	}
 	kinds, names := kindsOf(t)
 	o := render.Options{Title: fmt.Sprintf("%s: one iteration, %s of %s exposed", name, iteration.Millis(p.ExposedUS()),
 		iteration.Millis(p.IterationUS)), StepNames: names}
@@ -47,6 +51,9 @@ func Timeline(p *iteration.Plan) (*plans.Plan, render.Options) {
 	for at := range p.Calls {
 		c := &p.Calls[at]
 		plan := p.PlanAt(at)
+		if plan == nil {
+			continue
+		}
 		for _, s := range c.Switches {
 			e := plans.Entry{Kind: plans.Reconfigure, To: plan.Initial[s.Plane], StartUS: s.StartUS, EndUS: s.EndUS}
 			if s.StartUS < 0 {
@@ -75,6 +82,9 @@ func merged(entries []plans.Entry, c *iteration.Placed, kind int) []plans.Entry 
 	var out []plans.Entry
 	for _, e := range entries {
 		n := len(out)
+		if e.Kind == plans.Hold { // of a demand
+			e.Kind = plans.Transmit
+		}
 		if e.Kind == plans.Transmit && n > 0 && out[n-1].Kind == plans.Transmit {
 			out[n-1].EndUS = c.StartUS + e.EndUS
 			continue
@@ -88,7 +98,8 @@ func merged(entries []plans.Entry, c *iteration.Placed, kind int) []plans.Entry 
 	return out
 }
 
-// lanes returns the computation that calls wait for, the calls, and when calls wait for circuits.
+// lanes returns the computation that calls wait for, the calls on circuits, those on packet planes if there are any, and
+// when calls wait for circuits.
 func lanes(p *iteration.Plan, kinds []int) []render.Lane {
 	t := p.Trace
 	end := make([]float64, len(t.Calls))
@@ -96,7 +107,7 @@ func lanes(p *iteration.Plan, kinds []int) []render.Lane {
 		end[p.Calls[i].Call] = p.Calls[i].EndUS
 	}
 	compute, calls := render.Lane{Name: "computation"}, render.Lane{Name: "calls"}
-	waits := render.Lane{Name: "waits for circuits"}
+	packets, waits := render.Lane{Name: "packet planes"}, render.Lane{Name: "waits for circuits"}
 	until := 0.0
 	work := func(from, to float64) {
 		if from = math.Max(from, until); to > from {
@@ -117,7 +128,11 @@ func lanes(p *iteration.Plan, kinds []int) []render.Lane {
 			}
 		}
 		label := t.Label(c.Call)
-		calls.Spans = append(calls.Spans, render.Span{Label: label, StartUS: c.StartUS, EndUS: c.EndUS, Step: kinds[c.Call]})
+		on := &calls
+		if c.Plan == iteration.OnPackets {
+			on = &packets
+		}
+		on.Spans = append(on.Spans, render.Span{Label: label, StartUS: c.StartUS, EndUS: c.EndUS, Step: kinds[c.Call]})
 		if c.StartUS > ready+plans.Tolerance(ready, c.StartUS) {
 			waits.Spans = append(waits.Spans, render.Span{Label: label, StartUS: ready, EndUS: c.StartUS, Fill: svg.Late})
 		}
@@ -130,5 +145,8 @@ func lanes(p *iteration.Plan, kinds []int) []render.Lane {
 	if plans.SameUS(t.ComputeUS, p.IterationUS) {
 		work(0, p.IterationUS)
 	}
-	return []render.Lane{compute, calls, waits}
+	if packets.Spans == nil {
+		return []render.Lane{compute, calls, waits}
+	}
+	return []render.Lane{compute, calls, packets, waits}
 }

@@ -76,3 +76,34 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 }
+
+// TestPacketPlanes: calls on packet planes have a lane. An iteration may have no other calls, and then no planes.
+func TestPacketPlanes(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		p := planned()
+		p.Calls[1].Plan, p.Calls[1].Switches = iteration.OnPackets, nil
+		if all {
+			p.Calls[0].Plan, p.Calls[0].Switches = iteration.OnPackets, nil
+		}
+		plan, o := Timeline(p)
+		lanes := map[string]int{}
+		for _, l := range o.Lanes {
+			lanes[l.Name] = len(l.Spans)
+		}
+		if want := map[bool]int{false: 1, true: 2}[all]; lanes["packet planes"] != want || lanes["calls"] != 2-want {
+			t.Errorf("lanes %v", lanes)
+		}
+		if all != (len(plan.Planes) == 0) {
+			t.Errorf("%d planes", len(plan.Planes))
+		}
+		var svg, html bytes.Buffer
+		require.NoError(t, render.Timeline(&svg, plan, o))
+		require.NoError(t, render.HTML(&html, plan, o))
+		if !strings.Contains(svg.String(), "packet planes") || !strings.Contains(html.String(), ">moe<") {
+			t.Error("no packet planes in the picture")
+		}
+		if _, err := json.Marshal(render.Trace(plan, o)); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -56,9 +56,13 @@ func (r *runner) iteration(begin float64) (float64, error) {
 			}
 			start = math.Max(start, from+a.GapUS)
 		}
-		played, err := r.call(at, start)
-		if err != nil {
-			return 0, fmt.Errorf("calls[%d]: %w", at, err)
+		us, packets := r.p.PacketUS(call.Call)
+		played := start + us
+		if !packets {
+			var err error
+			if played, err = r.call(at, start); err != nil {
+				return 0, fmt.Errorf("calls[%d]: %w", at, err)
+			}
 		}
 		end[call.Call] = played
 		next = math.Max(next, played+t.Calls[call.Call].TailUS)
@@ -92,7 +96,7 @@ func (r *runner) call(at int, ready float64) (float64, error) {
 	}
 	start := math.Max(ready, r.last)
 	for j, m := range r.maps {
-		if !m.Equal(plan.Initial[j]) {
+		if r.p.Shapes[r.p.Of[call.Call]].Demand == nil && !m.Equal(plan.Initial[j]) {
 			return 0, fmt.Errorf("%w: plane %d has other circuits than the call begins on", sim.ErrPlan, j)
 		}
 		start = math.Max(start, r.busy[j])

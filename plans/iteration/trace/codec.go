@@ -77,10 +77,11 @@ func (d decoder) call(i int) (c Call, err error) {
 		"flows": decode.ListInto(d.Reader, &c.Flows, maxFlows, func() ([2]int, error) {
 			return decode.Pair(d.Reader, d.Between(0, MaxRanks-1))
 		}),
-		"bytes":   &c.Bytes,
-		"gap_us":  &gap,
-		"after":   decode.ListInto(d.Reader, &c.After, MaxAfter, d.after),
-		"tail_us": &c.TailUS,
+		"flow_bytes": decode.ListInto(d.Reader, &c.FlowBytes, maxFlows, d.Number),
+		"bytes":      &c.Bytes,
+		"gap_us":     &gap,
+		"after":      decode.ListInto(d.Reader, &c.After, MaxAfter, d.after),
+		"tail_us":    &c.TailUS,
 	})
 	switch {
 	case err != nil:
@@ -149,6 +150,13 @@ func (c *Call) encode(b []byte) []byte {
 		for k, f := range c.Flows {
 			b = comma(b, k)
 			b = appendInts(b, f[:])
+		}
+		b = append(b, "], "...)
+	}
+	if c.FlowBytes != nil {
+		b = append(b, `"flow_bytes":[`...)
+		for k, bytes := range c.FlowBytes {
+			b = append(comma(b, k), number(bytes)...)
 		}
 		b = append(b, "], "...)
 	}

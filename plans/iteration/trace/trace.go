@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"lightpath/internal/decode"
 )
@@ -55,9 +57,10 @@ type Call struct {
 	// receives: Flows.
 	Collective, Algorithm string
 	Root                  int
-	// Flows are {source, destination} by the communicator's ranks; each carries Bytes.
-	Flows [][2]int
-	// Bytes is the size of a collective, as nccl-tests counts it, or of each flow.
+	// Flows are {source, destination} by the communicator's ranks. FlowBytes are their sizes if they differ, else nil.
+	Flows     [][2]int
+	FlowBytes []float64
+	// Bytes is the size of a collective, as nccl-tests counts it, or of the largest flow.
 	Bytes float64
 	// After are the calls that must have ended before this one comes, with the computation after them.
 	After []After
@@ -74,9 +77,44 @@ type After struct {
 // Size returns the number of ranks of each communicator.
 func (c *Communicator) Size() int { return len(c.Groups[0]) }
 
+// SetFlows makes the call one of flows of the given sizes.
+func (c *Call) SetFlows(bytes map[[2]int]float64) {
+	c.Flows = slices.SortedFunc(maps.Keys(bytes), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+	c.FlowBytes, c.Bytes = make([]float64, len(c.Flows)), 0
+	for k, f := range c.Flows {
+		c.FlowBytes[k] = bytes[f]
+		c.Bytes = math.Max(c.Bytes, bytes[f])
+	}
+	if !slices.ContainsFunc(c.FlowBytes, func(b float64) bool { return b != c.Bytes }) {
+		c.FlowBytes = nil
+	}
+}
+
+// BytesOf returns the size of flow k.
+func (c *Call) BytesOf(k int) float64 {
+	if c.FlowBytes == nil {
+		return c.Bytes
+	}
+	return c.FlowBytes[k]
+}
+
+// Busiest returns the most bytes that a rank sends or receives in a call of flows.
+func (c *Call) Busiest() (most float64) {
+	sent, received := map[int]float64{}, map[int]float64{}
+	for k, f := range c.Flows {
+		sent[f[0]] += c.BytesOf(k)
+		received[f[1]] += c.BytesOf(k)
+		most = max(most, sent[f[0]], received[f[1]])
+	}
+	return most
+}
+
 // Kind describes what the call does: "allreduce ring, 1048576 bytes".
 func (c *Call) Kind() string {
-	if c.Collective == "" {
+	switch {
+	case c.FlowBytes != nil:
+		return fmt.Sprintf("%d sends, up to %.10g bytes each", len(c.Flows), c.Bytes)
+	case c.Collective == "":
 		return fmt.Sprintf("%d sends, %.10g bytes each", len(c.Flows), c.Bytes)
 	}
 	return fmt.Sprintf("%s %s, %.10g bytes", c.Collective, c.Algorithm, c.Bytes)
@@ -127,6 +165,57 @@ func (t *Trace) Longest(us []float64) float64 {
 		}
 	}
 	return t.End(end)
+}
+
+// Stays is the time of a call that [Trace.Without] keeps.
+const Stays = -1
+
+// Without returns the trace without some calls, and the numbers of those that are left. us[i] is the time of call i, or
+// [Stays]. A call that waits for a call without a place waits for the calls before it instead, for its time longer.
+func (t *Trace) Without(us []float64) (*Trace, []int) {
+	out := *t
+	out.Calls = nil
+	var left []int
+	ends := make([][]After, len(t.Calls)) // for which calls of out the end of a call waits
+	for i := range t.Calls {
+		c := t.Calls[i]
+		var after []After
+		for _, a := range c.After {
+			if a.Call == Begin {
+				after = latest(after, a)
+				continue
+			}
+			for _, b := range ends[a.Call] {
+				after = latest(after, After{b.Call, b.GapUS + a.GapUS})
+			}
+		}
+		if us[i] == Stays {
+			c.After, ends[i] = after, []After{{Call: len(out.Calls)}}
+			out.Calls, left = append(out.Calls, c), append(left, i)
+			continue
+		}
+		for k := range after {
+			after[k].GapUS += us[i]
+			if b := after[k]; b.Call == Begin {
+				out.ComputeUS = math.Max(out.ComputeUS, b.GapUS+c.TailUS)
+			} else {
+				out.Calls[b.Call].TailUS = math.Max(out.Calls[b.Call].TailUS, b.GapUS+c.TailUS)
+			}
+		}
+		ends[i] = after
+	}
+	return &out, left
+}
+
+// latest adds a call that another one waits for. If it waits for that call already, the longer gap counts.
+func latest(all []After, a After) []After {
+	for k := range all {
+		if all[k].Call == a.Call {
+			all[k].GapUS = math.Max(all[k].GapUS, a.GapUS)
+			return all
+		}
+	}
+	return append(all, a)
 }
 
 // Digest returns the SHA-256, in lower-case hex, of the output of [Trace.Encode].
@@ -219,6 +308,9 @@ func (t *Trace) checkCall(i int) error {
 	if err := checkFlows(path, c.Flows, size); err != nil {
 		return err
 	}
+	if err := c.checkSizes(path); err != nil {
+		return err
+	}
 	return checkAfter(path, c.After, i)
 }
 
@@ -235,6 +327,25 @@ func checkFlows(path string, flows [][2]int, size int) error {
 			return decode.At(at, "%d -> %d is listed twice", f[0], f[1])
 		}
 		seen[f] = true
+	}
+	return nil
+}
+
+// checkSizes reports sizes of flows that do not fit the call.
+func (c *Call) checkSizes(path string) error {
+	if c.FlowBytes == nil {
+		return nil
+	}
+	if len(c.FlowBytes) != len(c.Flows) || len(c.Flows) == 0 {
+		return decode.At(path+".flow_bytes", "has %d sizes for %d flows", len(c.FlowBytes), len(c.Flows))
+	}
+	for k, b := range c.FlowBytes {
+		if err := decode.Amount(fmt.Sprintf("%s.flow_bytes[%d]", path, k), b); err != nil {
+			return err
+		}
+	}
+	if most := slices.Max(c.FlowBytes); most != c.Bytes {
+		return decode.At(path+".bytes", "%v, and the largest of flow_bytes is %v", c.Bytes, most)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"errors"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -61,6 +62,10 @@ func TestRefused(t *testing.T) {
 		{`"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[0,1]]`, "calls[1].flows[1]: 0 -> 1 is listed twice"},
 		{`"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[2,4]]`, "calls[1].flows[1]: 2 -> 4 is outside 0..3"},
 		{`"flows":[[0,1],[2,3]]`, `"flows":[], "collective":"x", "algorithm":"y"`, "calls[1].flows: a call has"},
+		{`"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[2,3]], "flow_bytes":[100]`, "calls[1].flow_bytes: has 1 sizes for 2 flows"},
+		{`"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[2,3]], "flow_bytes":[100,-1]`, "calls[1].flow_bytes[1]: -1 is negative"},
+		{`"flows":[[0,1],[2,3]]`, `"flows":[[0,1],[2,3]], "flow_bytes":[50,60]`, "calls[1].bytes: 100, and the largest"},
+		{`"bytes":1000`, `"flow_bytes":[1000], "bytes":1000`, "calls[0].flow_bytes: has 1 sizes for 0 flows"},
 		{`"root":3`, `"root":4`, "calls[2].root: 4 is outside 0..3"},
 		{`[[0,3],[1,2.5]]`, `[[0,3],[2,2.5]]`, "calls[2].after[1]: call 2 does not come before call 2"},
 		{`[[0,3],[1,2.5]]`, `[[0,3],[0,2.5]]`, "calls[2].after[1]: call 0 is listed twice"},
@@ -83,6 +88,7 @@ func TestRefused(t *testing.T) {
 // FuzzDecode: a trace that Decode accepts is valid, and the same when it is written and read again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example))
+	f.Add([]byte(strings.Replace(example, `"bytes":100,`, `"flow_bytes":[100,30.5], "bytes":100,`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		one, err := Decode(data)
 		if err != nil {
@@ -97,4 +103,60 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("not the same when read again")
 		}
 	})
+}
+
+// TestFlowBytes: flows that differ keep their sizes.
+func TestFlowBytes(t *testing.T) {
+	one, err := Decode([]byte(strings.Replace(example, `"bytes":100,`, `"flow_bytes":[100,30.5], "bytes":100,`, 1)))
+	require.NoError(t, err)
+	again, err := Decode(one.Encode())
+	require.NoError(t, err)
+	c := &again.Calls[1]
+	if !reflect.DeepEqual(one, again) || c.BytesOf(1) != 30.5 || c.Kind() != "2 sends, up to 100 bytes each" {
+		t.Errorf("%+v", again)
+	}
+	c.SetFlows(map[[2]int]float64{{2, 1}: 5, {0, 1}: 7, {0, 2}: 1})
+	if c.Bytes != 7 || !reflect.DeepEqual(c.FlowBytes, []float64{7, 1, 5}) || c.Busiest() != 12 {
+		t.Errorf("%+v", c)
+	}
+	if c.SetFlows(map[[2]int]float64{{2, 1}: 5, {0, 1}: 5}); c.FlowBytes != nil || c.Bytes != 5 || c.BytesOf(1) != 5 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestWithout: a trace without some calls, and with their times in its gaps, takes what the trace takes.
+func TestWithout(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		n := 1 + r.IntN(8)
+		tr := &Trace{ComputeUS: float64(r.IntN(100))}
+		us, out := make([]float64, n), make([]float64, n)
+		for i := range n {
+			c := Call{Bytes: float64(i), TailUS: float64(r.IntN(50)), After: []After{{i - 1, float64(r.IntN(50))}}}
+			for k := Begin; k < i-1; k++ {
+				if r.IntN(3) == 0 {
+					c.After = append(c.After, After{k, float64(r.IntN(100))})
+				}
+			}
+			tr.Calls = append(tr.Calls, c)
+			us[i] = float64(r.IntN(100))
+			if out[i] = us[i]; r.IntN(2) == 0 {
+				out[i] = Stays
+			}
+		}
+		before := string(tr.Encode())
+		part, left := tr.Without(out)
+		stay := make([]float64, len(left))
+		for k, i := range left {
+			if stay[k] = us[i]; part.Calls[k].Bytes != float64(i) || out[i] != Stays {
+				t.Errorf("seed %d: call %d of the part is call %d", seed, k, i)
+			}
+		}
+		if got, want := part.Longest(stay), tr.Longest(us); got != want {
+			t.Errorf("seed %d: %v us, the whole trace takes %v us", seed, got, want)
+		}
+		if string(tr.Encode()) != before {
+			t.Errorf("seed %d: the trace has changed", seed)
+		}
+	}
 }

@@ -1566,6 +1566,7 @@ type PlaneSnapshot struct {
 	Unlit         []uint32               `protobuf:"varint,16,rep,packed,name=unlit,proto3" json:"unlit,omitempty"` // ports whose circuit receives no light
 	Dim           []uint32               `protobuf:"varint,17,rep,packed,name=dim,proto3" json:"dim,omitempty"`     // ports that receive less than their baseline
 	Trial         *Trial                 `protobuf:"bytes,18,opt,name=trial,proto3" json:"trial,omitempty"`         // a change that is to be confirmed
+	Out           []*PortOut             `protobuf:"bytes,19,rep,name=out,proto3" json:"out,omitempty"`             // ports out of service while the plane serves others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1726,6 +1727,65 @@ func (x *PlaneSnapshot) GetTrial() *Trial {
 	return nil
 }
 
+func (x *PlaneSnapshot) GetOut() []*PortOut {
+	if x != nil {
+		return x.Out
+	}
+	return nil
+}
+
+type PortOut struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortOut) Reset() {
+	*x = PortOut{}
+	mi := &file_ocs_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortOut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortOut) ProtoMessage() {}
+
+func (x *PortOut) ProtoReflect() protoreflect.Message {
+	mi := &file_ocs_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortOut.ProtoReflect.Descriptor instead.
+func (*PortOut) Descriptor() ([]byte, []int) {
+	return file_ocs_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PortOut) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *PortOut) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Job is a job of a scheduler, which has its ports until it ends.
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1743,7 +1803,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1815,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1828,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{21}
+	return file_ocs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Job) GetId() string {
@@ -1839,7 +1899,7 @@ type PortSnapshot struct {
 
 func (x *PortSnapshot) Reset() {
 	*x = PortSnapshot{}
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1911,7 @@ func (x *PortSnapshot) String() string {
 func (*PortSnapshot) ProtoMessage() {}
 
 func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1924,7 @@ func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortSnapshot.ProtoReflect.Descriptor instead.
 func (*PortSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{22}
+	return file_ocs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PortSnapshot) GetPort() uint32 {
@@ -1909,7 +1969,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1981,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +1994,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{23}
+	return file_ocs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryRequest) GetPlane() uint32 {
@@ -1987,7 +2047,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2059,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2072,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{24}
+	return file_ocs_proto_rawDescGZIP(), []int{25}
 }
 
 type Event struct {
@@ -2043,7 +2103,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2115,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2128,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{25}
+	return file_ocs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -2222,7 +2282,7 @@ type Moved struct {
 
 func (x *Moved) Reset() {
 	*x = Moved{}
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2234,7 +2294,7 @@ func (x *Moved) String() string {
 func (*Moved) ProtoMessage() {}
 
 func (x *Moved) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +2307,7 @@ func (x *Moved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moved.ProtoReflect.Descriptor instead.
 func (*Moved) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{26}
+	return file_ocs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Moved) GetFrom() string {
@@ -2275,7 +2335,7 @@ type Baseline struct {
 
 func (x *Baseline) Reset() {
 	*x = Baseline{}
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2347,7 @@ func (x *Baseline) String() string {
 func (*Baseline) ProtoMessage() {}
 
 func (x *Baseline) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2360,7 @@ func (x *Baseline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Baseline.ProtoReflect.Descriptor instead.
 func (*Baseline) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{27}
+	return file_ocs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Baseline) GetDbm() float64 {
@@ -2331,7 +2391,7 @@ type Trial struct {
 
 func (x *Trial) Reset() {
 	*x = Trial{}
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2403,7 @@ func (x *Trial) String() string {
 func (*Trial) ProtoMessage() {}
 
 func (x *Trial) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2416,7 @@ func (x *Trial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trial.ProtoReflect.Descriptor instead.
 func (*Trial) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{28}
+	return file_ocs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Trial) GetPlanes() []uint32 {
@@ -2403,7 +2463,7 @@ type PortsRequest struct {
 
 func (x *PortsRequest) Reset() {
 	*x = PortsRequest{}
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2475,7 @@ func (x *PortsRequest) String() string {
 func (*PortsRequest) ProtoMessage() {}
 
 func (x *PortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2488,7 @@ func (x *PortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortsRequest.ProtoReflect.Descriptor instead.
 func (*PortsRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{29}
+	return file_ocs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PortsRequest) GetPlane() uint32 {
@@ -2447,7 +2507,7 @@ type PortsReply struct {
 
 func (x *PortsReply) Reset() {
 	*x = PortsReply{}
-	mi := &file_ocs_proto_msgTypes[30]
+	mi := &file_ocs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2519,7 @@ func (x *PortsReply) String() string {
 func (*PortsReply) ProtoMessage() {}
 
 func (x *PortsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[30]
+	mi := &file_ocs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2532,7 @@ func (x *PortsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortsReply.ProtoReflect.Descriptor instead.
 func (*PortsReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{30}
+	return file_ocs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PortsReply) GetPorts() []*PortState {
@@ -2498,7 +2558,7 @@ type PortState struct {
 
 func (x *PortState) Reset() {
 	*x = PortState{}
-	mi := &file_ocs_proto_msgTypes[31]
+	mi := &file_ocs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2570,7 @@ func (x *PortState) String() string {
 func (*PortState) ProtoMessage() {}
 
 func (x *PortState) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[31]
+	mi := &file_ocs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2583,7 @@ func (x *PortState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortState.ProtoReflect.Descriptor instead.
 func (*PortState) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{31}
+	return file_ocs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PortState) GetLabel() string {
@@ -2594,7 +2654,7 @@ type SetBaselineRequest struct {
 
 func (x *SetBaselineRequest) Reset() {
 	*x = SetBaselineRequest{}
-	mi := &file_ocs_proto_msgTypes[32]
+	mi := &file_ocs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2666,7 @@ func (x *SetBaselineRequest) String() string {
 func (*SetBaselineRequest) ProtoMessage() {}
 
 func (x *SetBaselineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[32]
+	mi := &file_ocs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2679,7 @@ func (x *SetBaselineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBaselineRequest.ProtoReflect.Descriptor instead.
 func (*SetBaselineRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{32}
+	return file_ocs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetBaselineRequest) GetPlane() uint32 {
@@ -2658,7 +2718,7 @@ type SetBaselineReply struct {
 
 func (x *SetBaselineReply) Reset() {
 	*x = SetBaselineReply{}
-	mi := &file_ocs_proto_msgTypes[33]
+	mi := &file_ocs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2730,7 @@ func (x *SetBaselineReply) String() string {
 func (*SetBaselineReply) ProtoMessage() {}
 
 func (x *SetBaselineReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[33]
+	mi := &file_ocs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2743,7 @@ func (x *SetBaselineReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBaselineReply.ProtoReflect.Descriptor instead.
 func (*SetBaselineReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{33}
+	return file_ocs_proto_rawDescGZIP(), []int{34}
 }
 
 type RemapRequest struct {
@@ -2698,7 +2758,7 @@ type RemapRequest struct {
 
 func (x *RemapRequest) Reset() {
 	*x = RemapRequest{}
-	mi := &file_ocs_proto_msgTypes[34]
+	mi := &file_ocs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2770,7 @@ func (x *RemapRequest) String() string {
 func (*RemapRequest) ProtoMessage() {}
 
 func (x *RemapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[34]
+	mi := &file_ocs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2783,7 @@ func (x *RemapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemapRequest.ProtoReflect.Descriptor instead.
 func (*RemapRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{34}
+	return file_ocs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemapRequest) GetPlane() uint32 {
@@ -2762,7 +2822,7 @@ type RemapReply struct {
 
 func (x *RemapReply) Reset() {
 	*x = RemapReply{}
-	mi := &file_ocs_proto_msgTypes[35]
+	mi := &file_ocs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2774,7 +2834,7 @@ func (x *RemapReply) String() string {
 func (*RemapReply) ProtoMessage() {}
 
 func (x *RemapReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[35]
+	mi := &file_ocs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2787,7 +2847,7 @@ func (x *RemapReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemapReply.ProtoReflect.Descriptor instead.
 func (*RemapReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{35}
+	return file_ocs_proto_rawDescGZIP(), []int{36}
 }
 
 type SetRequest struct {
@@ -2802,7 +2862,7 @@ type SetRequest struct {
 
 func (x *SetRequest) Reset() {
 	*x = SetRequest{}
-	mi := &file_ocs_proto_msgTypes[36]
+	mi := &file_ocs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +2874,7 @@ func (x *SetRequest) String() string {
 func (*SetRequest) ProtoMessage() {}
 
 func (x *SetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[36]
+	mi := &file_ocs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +2887,7 @@ func (x *SetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRequest.ProtoReflect.Descriptor instead.
 func (*SetRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{36}
+	return file_ocs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetRequest) GetWho() string {
@@ -2869,7 +2929,7 @@ type PlaneMap struct {
 
 func (x *PlaneMap) Reset() {
 	*x = PlaneMap{}
-	mi := &file_ocs_proto_msgTypes[37]
+	mi := &file_ocs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2881,7 +2941,7 @@ func (x *PlaneMap) String() string {
 func (*PlaneMap) ProtoMessage() {}
 
 func (x *PlaneMap) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[37]
+	mi := &file_ocs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2894,7 +2954,7 @@ func (x *PlaneMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaneMap.ProtoReflect.Descriptor instead.
 func (*PlaneMap) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{37}
+	return file_ocs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PlaneMap) GetPlane() uint32 {
@@ -2928,7 +2988,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_ocs_proto_msgTypes[38]
+	mi := &file_ocs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3000,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[38]
+	mi := &file_ocs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3013,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{38}
+	return file_ocs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ConfirmRequest) GetPlane() uint32 {
@@ -2978,7 +3038,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_ocs_proto_msgTypes[39]
+	mi := &file_ocs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3050,7 @@ func (x *ConfirmReply) String() string {
 func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[39]
+	mi := &file_ocs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3063,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{39}
+	return file_ocs_proto_rawDescGZIP(), []int{40}
 }
 
 type SetReply struct {
@@ -3014,7 +3074,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_ocs_proto_msgTypes[40]
+	mi := &file_ocs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3086,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[40]
+	mi := &file_ocs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3099,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{40}
+	return file_ocs_proto_rawDescGZIP(), []int{41}
 }
 
 type EnableRequest struct {
@@ -3052,7 +3112,7 @@ type EnableRequest struct {
 
 func (x *EnableRequest) Reset() {
 	*x = EnableRequest{}
-	mi := &file_ocs_proto_msgTypes[41]
+	mi := &file_ocs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3124,7 @@ func (x *EnableRequest) String() string {
 func (*EnableRequest) ProtoMessage() {}
 
 func (x *EnableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[41]
+	mi := &file_ocs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3137,7 @@ func (x *EnableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableRequest.ProtoReflect.Descriptor instead.
 func (*EnableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{41}
+	return file_ocs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *EnableRequest) GetPlane() uint32 {
@@ -3102,7 +3162,7 @@ type EnableReply struct {
 
 func (x *EnableReply) Reset() {
 	*x = EnableReply{}
-	mi := &file_ocs_proto_msgTypes[42]
+	mi := &file_ocs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3114,7 +3174,7 @@ func (x *EnableReply) String() string {
 func (*EnableReply) ProtoMessage() {}
 
 func (x *EnableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[42]
+	mi := &file_ocs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3127,7 +3187,7 @@ func (x *EnableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReply.ProtoReflect.Descriptor instead.
 func (*EnableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{42}
+	return file_ocs_proto_rawDescGZIP(), []int{43}
 }
 
 type DisableRequest struct {
@@ -3141,7 +3201,7 @@ type DisableRequest struct {
 
 func (x *DisableRequest) Reset() {
 	*x = DisableRequest{}
-	mi := &file_ocs_proto_msgTypes[43]
+	mi := &file_ocs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3213,7 @@ func (x *DisableRequest) String() string {
 func (*DisableRequest) ProtoMessage() {}
 
 func (x *DisableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[43]
+	mi := &file_ocs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3226,7 @@ func (x *DisableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableRequest.ProtoReflect.Descriptor instead.
 func (*DisableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{43}
+	return file_ocs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DisableRequest) GetPlane() uint32 {
@@ -3198,7 +3258,7 @@ type DisableReply struct {
 
 func (x *DisableReply) Reset() {
 	*x = DisableReply{}
-	mi := &file_ocs_proto_msgTypes[44]
+	mi := &file_ocs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3270,7 @@ func (x *DisableReply) String() string {
 func (*DisableReply) ProtoMessage() {}
 
 func (x *DisableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[44]
+	mi := &file_ocs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3283,7 @@ func (x *DisableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReply.ProtoReflect.Descriptor instead.
 func (*DisableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{44}
+	return file_ocs_proto_rawDescGZIP(), []int{45}
 }
 
 type BeginJobRequest struct {
@@ -3239,7 +3299,7 @@ type BeginJobRequest struct {
 
 func (x *BeginJobRequest) Reset() {
 	*x = BeginJobRequest{}
-	mi := &file_ocs_proto_msgTypes[45]
+	mi := &file_ocs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +3311,7 @@ func (x *BeginJobRequest) String() string {
 func (*BeginJobRequest) ProtoMessage() {}
 
 func (x *BeginJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[45]
+	mi := &file_ocs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3264,7 +3324,7 @@ func (x *BeginJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginJobRequest.ProtoReflect.Descriptor instead.
 func (*BeginJobRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{45}
+	return file_ocs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BeginJobRequest) GetJob() *Job {
@@ -3298,7 +3358,7 @@ type RankMap struct {
 
 func (x *RankMap) Reset() {
 	*x = RankMap{}
-	mi := &file_ocs_proto_msgTypes[46]
+	mi := &file_ocs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3370,7 @@ func (x *RankMap) String() string {
 func (*RankMap) ProtoMessage() {}
 
 func (x *RankMap) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[46]
+	mi := &file_ocs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3383,7 @@ func (x *RankMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankMap.ProtoReflect.Descriptor instead.
 func (*RankMap) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{46}
+	return file_ocs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RankMap) GetTo() []int32 {
@@ -3341,7 +3401,7 @@ type BeginJobReply struct {
 
 func (x *BeginJobReply) Reset() {
 	*x = BeginJobReply{}
-	mi := &file_ocs_proto_msgTypes[47]
+	mi := &file_ocs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3413,7 @@ func (x *BeginJobReply) String() string {
 func (*BeginJobReply) ProtoMessage() {}
 
 func (x *BeginJobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[47]
+	mi := &file_ocs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3426,7 @@ func (x *BeginJobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginJobReply.ProtoReflect.Descriptor instead.
 func (*BeginJobReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{47}
+	return file_ocs_proto_rawDescGZIP(), []int{48}
 }
 
 type EndJobRequest struct {
@@ -3379,7 +3439,7 @@ type EndJobRequest struct {
 
 func (x *EndJobRequest) Reset() {
 	*x = EndJobRequest{}
-	mi := &file_ocs_proto_msgTypes[48]
+	mi := &file_ocs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3451,7 @@ func (x *EndJobRequest) String() string {
 func (*EndJobRequest) ProtoMessage() {}
 
 func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[48]
+	mi := &file_ocs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3464,7 @@ func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJobRequest.ProtoReflect.Descriptor instead.
 func (*EndJobRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{48}
+	return file_ocs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *EndJobRequest) GetId() string {
@@ -3429,7 +3489,7 @@ type EndJobReply struct {
 
 func (x *EndJobReply) Reset() {
 	*x = EndJobReply{}
-	mi := &file_ocs_proto_msgTypes[49]
+	mi := &file_ocs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3501,7 @@ func (x *EndJobReply) String() string {
 func (*EndJobReply) ProtoMessage() {}
 
 func (x *EndJobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[49]
+	mi := &file_ocs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3514,7 @@ func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJobReply.ProtoReflect.Descriptor instead.
 func (*EndJobReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{49}
+	return file_ocs_proto_rawDescGZIP(), []int{50}
 }
 
 var File_ocs_proto protoreflect.FileDescriptor
@@ -3562,7 +3622,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x06planes\x18\x05 \x03(\v2\x1f.lightpath.ocs.v1.PlaneSnapshotR\x06planes\x124\n" +
 	"\x05ports\x18\x06 \x03(\v2\x1e.lightpath.ocs.v1.PortSnapshotR\x05ports\x12-\n" +
 	"\x05queue\x18\a \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x05queue\x12)\n" +
-	"\x04jobs\x18\b \x03(\v2\x15.lightpath.ocs.v1.JobR\x04jobs\"\xeb\x03\n" +
+	"\x04jobs\x18\b \x03(\v2\x15.lightpath.ocs.v1.JobR\x04jobs\"\x98\x04\n" +
 	"\rPlaneSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -3582,7 +3642,11 @@ const file_ocs_proto_rawDesc = "" +
 	"\arefused\x18\x0f \x01(\x04R\arefused\x12\x14\n" +
 	"\x05unlit\x18\x10 \x03(\rR\x05unlit\x12\x10\n" +
 	"\x03dim\x18\x11 \x03(\rR\x03dim\x12-\n" +
-	"\x05trial\x18\x12 \x01(\v2\x17.lightpath.ocs.v1.TrialR\x05trial\"\xb9\x01\n" +
+	"\x05trial\x18\x12 \x01(\v2\x17.lightpath.ocs.v1.TrialR\x05trial\x12+\n" +
+	"\x03out\x18\x13 \x03(\v2\x19.lightpath.ocs.v1.PortOutR\x03out\"/\n" +
+	"\aPortOut\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\xb9\x01\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3763,7 +3827,7 @@ func file_ocs_proto_rawDescGZIP() []byte {
 }
 
 var file_ocs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_ocs_proto_goTypes = []any{
 	(FaultCode)(0),             // 0: lightpath.ocs.v1.FaultCode
 	(*Up)(nil),                 // 1: lightpath.ocs.v1.Up
@@ -3787,36 +3851,37 @@ var file_ocs_proto_goTypes = []any{
 	(*StatusRequest)(nil),      // 19: lightpath.ocs.v1.StatusRequest
 	(*Snapshot)(nil),           // 20: lightpath.ocs.v1.Snapshot
 	(*PlaneSnapshot)(nil),      // 21: lightpath.ocs.v1.PlaneSnapshot
-	(*Job)(nil),                // 22: lightpath.ocs.v1.Job
-	(*PortSnapshot)(nil),       // 23: lightpath.ocs.v1.PortSnapshot
-	(*HistoryRequest)(nil),     // 24: lightpath.ocs.v1.HistoryRequest
-	(*WatchRequest)(nil),       // 25: lightpath.ocs.v1.WatchRequest
-	(*Event)(nil),              // 26: lightpath.ocs.v1.Event
-	(*Moved)(nil),              // 27: lightpath.ocs.v1.Moved
-	(*Baseline)(nil),           // 28: lightpath.ocs.v1.Baseline
-	(*Trial)(nil),              // 29: lightpath.ocs.v1.Trial
-	(*PortsRequest)(nil),       // 30: lightpath.ocs.v1.PortsRequest
-	(*PortsReply)(nil),         // 31: lightpath.ocs.v1.PortsReply
-	(*PortState)(nil),          // 32: lightpath.ocs.v1.PortState
-	(*SetBaselineRequest)(nil), // 33: lightpath.ocs.v1.SetBaselineRequest
-	(*SetBaselineReply)(nil),   // 34: lightpath.ocs.v1.SetBaselineReply
-	(*RemapRequest)(nil),       // 35: lightpath.ocs.v1.RemapRequest
-	(*RemapReply)(nil),         // 36: lightpath.ocs.v1.RemapReply
-	(*SetRequest)(nil),         // 37: lightpath.ocs.v1.SetRequest
-	(*PlaneMap)(nil),           // 38: lightpath.ocs.v1.PlaneMap
-	(*ConfirmRequest)(nil),     // 39: lightpath.ocs.v1.ConfirmRequest
-	(*ConfirmReply)(nil),       // 40: lightpath.ocs.v1.ConfirmReply
-	(*SetReply)(nil),           // 41: lightpath.ocs.v1.SetReply
-	(*EnableRequest)(nil),      // 42: lightpath.ocs.v1.EnableRequest
-	(*EnableReply)(nil),        // 43: lightpath.ocs.v1.EnableReply
-	(*DisableRequest)(nil),     // 44: lightpath.ocs.v1.DisableRequest
-	(*DisableReply)(nil),       // 45: lightpath.ocs.v1.DisableReply
-	(*BeginJobRequest)(nil),    // 46: lightpath.ocs.v1.BeginJobRequest
-	(*RankMap)(nil),            // 47: lightpath.ocs.v1.RankMap
-	(*BeginJobReply)(nil),      // 48: lightpath.ocs.v1.BeginJobReply
-	(*EndJobRequest)(nil),      // 49: lightpath.ocs.v1.EndJobRequest
-	(*EndJobReply)(nil),        // 50: lightpath.ocs.v1.EndJobReply
-	nil,                        // 51: lightpath.ocs.v1.Event.BaselinesEntry
+	(*PortOut)(nil),            // 22: lightpath.ocs.v1.PortOut
+	(*Job)(nil),                // 23: lightpath.ocs.v1.Job
+	(*PortSnapshot)(nil),       // 24: lightpath.ocs.v1.PortSnapshot
+	(*HistoryRequest)(nil),     // 25: lightpath.ocs.v1.HistoryRequest
+	(*WatchRequest)(nil),       // 26: lightpath.ocs.v1.WatchRequest
+	(*Event)(nil),              // 27: lightpath.ocs.v1.Event
+	(*Moved)(nil),              // 28: lightpath.ocs.v1.Moved
+	(*Baseline)(nil),           // 29: lightpath.ocs.v1.Baseline
+	(*Trial)(nil),              // 30: lightpath.ocs.v1.Trial
+	(*PortsRequest)(nil),       // 31: lightpath.ocs.v1.PortsRequest
+	(*PortsReply)(nil),         // 32: lightpath.ocs.v1.PortsReply
+	(*PortState)(nil),          // 33: lightpath.ocs.v1.PortState
+	(*SetBaselineRequest)(nil), // 34: lightpath.ocs.v1.SetBaselineRequest
+	(*SetBaselineReply)(nil),   // 35: lightpath.ocs.v1.SetBaselineReply
+	(*RemapRequest)(nil),       // 36: lightpath.ocs.v1.RemapRequest
+	(*RemapReply)(nil),         // 37: lightpath.ocs.v1.RemapReply
+	(*SetRequest)(nil),         // 38: lightpath.ocs.v1.SetRequest
+	(*PlaneMap)(nil),           // 39: lightpath.ocs.v1.PlaneMap
+	(*ConfirmRequest)(nil),     // 40: lightpath.ocs.v1.ConfirmRequest
+	(*ConfirmReply)(nil),       // 41: lightpath.ocs.v1.ConfirmReply
+	(*SetReply)(nil),           // 42: lightpath.ocs.v1.SetReply
+	(*EnableRequest)(nil),      // 43: lightpath.ocs.v1.EnableRequest
+	(*EnableReply)(nil),        // 44: lightpath.ocs.v1.EnableReply
+	(*DisableRequest)(nil),     // 45: lightpath.ocs.v1.DisableRequest
+	(*DisableReply)(nil),       // 46: lightpath.ocs.v1.DisableReply
+	(*BeginJobRequest)(nil),    // 47: lightpath.ocs.v1.BeginJobRequest
+	(*RankMap)(nil),            // 48: lightpath.ocs.v1.RankMap
+	(*BeginJobReply)(nil),      // 49: lightpath.ocs.v1.BeginJobReply
+	(*EndJobRequest)(nil),      // 50: lightpath.ocs.v1.EndJobRequest
+	(*EndJobReply)(nil),        // 51: lightpath.ocs.v1.EndJobReply
+	nil,                        // 52: lightpath.ocs.v1.Event.BaselinesEntry
 }
 var file_ocs_proto_depIdxs = []int32{
 	3,  // 0: lightpath.ocs.v1.Up.hello:type_name -> lightpath.ocs.v1.Hello
@@ -3834,60 +3899,61 @@ var file_ocs_proto_depIdxs = []int32{
 	7,  // 12: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
 	12, // 13: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
 	5,  // 14: lightpath.ocs.v1.Welcome.past:type_name -> lightpath.ocs.v1.PastMap
-	47, // 15: lightpath.ocs.v1.Lease.circuits:type_name -> lightpath.ocs.v1.RankMap
+	48, // 15: lightpath.ocs.v1.Lease.circuits:type_name -> lightpath.ocs.v1.RankMap
 	7,  // 16: lightpath.ocs.v1.Acquire.lease:type_name -> lightpath.ocs.v1.Lease
 	16, // 17: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
 	16, // 18: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
 	16, // 19: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
 	0,  // 20: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
 	21, // 21: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
-	23, // 22: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
+	24, // 22: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
 	7,  // 23: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
-	22, // 24: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
+	23, // 24: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
 	7,  // 25: lightpath.ocs.v1.PlaneSnapshot.holders:type_name -> lightpath.ocs.v1.Lease
-	29, // 26: lightpath.ocs.v1.PlaneSnapshot.trial:type_name -> lightpath.ocs.v1.Trial
-	22, // 27: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
-	27, // 28: lightpath.ocs.v1.Event.moved:type_name -> lightpath.ocs.v1.Moved
-	29, // 29: lightpath.ocs.v1.Event.trial:type_name -> lightpath.ocs.v1.Trial
-	51, // 30: lightpath.ocs.v1.Event.baselines:type_name -> lightpath.ocs.v1.Event.BaselinesEntry
-	32, // 31: lightpath.ocs.v1.PortsReply.ports:type_name -> lightpath.ocs.v1.PortState
-	38, // 32: lightpath.ocs.v1.SetRequest.planes:type_name -> lightpath.ocs.v1.PlaneMap
-	22, // 33: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
-	47, // 34: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.RankMap
-	28, // 35: lightpath.ocs.v1.Event.BaselinesEntry.value:type_name -> lightpath.ocs.v1.Baseline
-	1,  // 36: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	17, // 37: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	19, // 38: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	24, // 39: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	25, // 40: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	30, // 41: lightpath.ocs.v1.Operators.Ports:input_type -> lightpath.ocs.v1.PortsRequest
-	33, // 42: lightpath.ocs.v1.Operators.SetBaseline:input_type -> lightpath.ocs.v1.SetBaselineRequest
-	35, // 43: lightpath.ocs.v1.Operators.Remap:input_type -> lightpath.ocs.v1.RemapRequest
-	37, // 44: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	39, // 45: lightpath.ocs.v1.Operators.Confirm:input_type -> lightpath.ocs.v1.ConfirmRequest
-	42, // 46: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	44, // 47: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	46, // 48: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
-	49, // 49: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
-	2,  // 50: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	18, // 51: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	20, // 52: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	26, // 53: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	26, // 54: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	31, // 55: lightpath.ocs.v1.Operators.Ports:output_type -> lightpath.ocs.v1.PortsReply
-	34, // 56: lightpath.ocs.v1.Operators.SetBaseline:output_type -> lightpath.ocs.v1.SetBaselineReply
-	36, // 57: lightpath.ocs.v1.Operators.Remap:output_type -> lightpath.ocs.v1.RemapReply
-	41, // 58: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	40, // 59: lightpath.ocs.v1.Operators.Confirm:output_type -> lightpath.ocs.v1.ConfirmReply
-	43, // 60: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	45, // 61: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	48, // 62: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
-	50, // 63: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
-	50, // [50:64] is the sub-list for method output_type
-	36, // [36:50] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	30, // 26: lightpath.ocs.v1.PlaneSnapshot.trial:type_name -> lightpath.ocs.v1.Trial
+	22, // 27: lightpath.ocs.v1.PlaneSnapshot.out:type_name -> lightpath.ocs.v1.PortOut
+	23, // 28: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
+	28, // 29: lightpath.ocs.v1.Event.moved:type_name -> lightpath.ocs.v1.Moved
+	30, // 30: lightpath.ocs.v1.Event.trial:type_name -> lightpath.ocs.v1.Trial
+	52, // 31: lightpath.ocs.v1.Event.baselines:type_name -> lightpath.ocs.v1.Event.BaselinesEntry
+	33, // 32: lightpath.ocs.v1.PortsReply.ports:type_name -> lightpath.ocs.v1.PortState
+	39, // 33: lightpath.ocs.v1.SetRequest.planes:type_name -> lightpath.ocs.v1.PlaneMap
+	23, // 34: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
+	48, // 35: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.RankMap
+	29, // 36: lightpath.ocs.v1.Event.BaselinesEntry.value:type_name -> lightpath.ocs.v1.Baseline
+	1,  // 37: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	17, // 38: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	19, // 39: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	25, // 40: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	26, // 41: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	31, // 42: lightpath.ocs.v1.Operators.Ports:input_type -> lightpath.ocs.v1.PortsRequest
+	34, // 43: lightpath.ocs.v1.Operators.SetBaseline:input_type -> lightpath.ocs.v1.SetBaselineRequest
+	36, // 44: lightpath.ocs.v1.Operators.Remap:input_type -> lightpath.ocs.v1.RemapRequest
+	38, // 45: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	40, // 46: lightpath.ocs.v1.Operators.Confirm:input_type -> lightpath.ocs.v1.ConfirmRequest
+	43, // 47: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	45, // 48: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	47, // 49: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
+	50, // 50: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
+	2,  // 51: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	18, // 52: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	20, // 53: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	27, // 54: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	27, // 55: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	32, // 56: lightpath.ocs.v1.Operators.Ports:output_type -> lightpath.ocs.v1.PortsReply
+	35, // 57: lightpath.ocs.v1.Operators.SetBaseline:output_type -> lightpath.ocs.v1.SetBaselineReply
+	37, // 58: lightpath.ocs.v1.Operators.Remap:output_type -> lightpath.ocs.v1.RemapReply
+	42, // 59: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	41, // 60: lightpath.ocs.v1.Operators.Confirm:output_type -> lightpath.ocs.v1.ConfirmReply
+	44, // 61: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	46, // 62: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	49, // 63: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
+	51, // 64: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
+	51, // [51:65] is the sub-list for method output_type
+	37, // [37:51] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }
@@ -3902,15 +3968,15 @@ func file_ocs_proto_init() {
 		(*Up_Release)(nil),
 		(*Up_Goodbye)(nil),
 	}
-	file_ocs_proto_msgTypes[23].OneofWrappers = []any{}
-	file_ocs_proto_msgTypes[31].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[24].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ocs_proto_rawDesc), len(file_ocs_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

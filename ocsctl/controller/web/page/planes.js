@@ -95,6 +95,7 @@ function setNote(note, plane, view) {
     if (plane.posted?.length) parts.push(`Posted: ${ranges(plane.posted)}. `);
   }
   if (plane.trial) parts.push(el("b", {}, `To be confirmed until ${clock(Date.parse(plane.trial.until))}`), ", otherwise undone: lightpath ocs confirm. ");
+  for (const o of plane.out ?? []) parts.push(el("b", {}, `Port ${o.port} is out of service`), `: ${o.why}. `);
   if (plane.dim?.length) parts.push(el("b", {}, `Fading light at ${plane.dim.length === 1 ? "port" : "ports"} ${ranges(plane.dim)}.`));
   const text = parts.map((p) => p.textContent ?? p).join("|");
   if (note.dataset.text === text) return; // what is there may be selected or scrolled
@@ -110,11 +111,11 @@ export function summary(status) {
   const waiting = planes.filter((p) => p.state === "waiting" || p.state === "moving");
   const attached = (status.ports ?? []).filter((p) => p.attached).length;
   const queue = status.uses.filter((u) => !u.granted).length;
-  const dim = planes.reduce((n, p) => n + (p.dim?.length ?? 0), 0);
+  const dim = planes.reduce((n, p) => n + (p.dim?.length ?? 0), 0), out = planes.reduce((n, p) => n + (p.out?.length ?? 0), 0);
   const parts = down.length
     ? [el("span", { class: "bad" }, `${listed(down.map((p) => p.name))} out of service; `), el("b", {}, `${planes.length - down.length} of ${planes.length} planes in service`)]
     : [el("b", {}, planes.length === 1 ? "The plane is in service" : `All ${planes.length} planes in service`)];
   parts.push(`, ${attached} of ${status.ports?.length ?? 0} ports attached`);
-  parts.push(waiting.length ? `, ${many(waiting.length, "plane")} about to switch` : "", queue ? `, ${many(queue, "communicator")} waiting` : "", dim ? `, ${many(dim, "port")} with fading light` : "", ".");
+  parts.push(waiting.length ? `, ${many(waiting.length, "plane")} about to switch` : "", queue ? `, ${many(queue, "communicator")} waiting` : "", dim ? `, ${many(dim, "port")} with fading light` : "", out ? `, ${many(out, "port")} out of service` : "", ".");
   return parts.filter((p) => p !== "");
 }

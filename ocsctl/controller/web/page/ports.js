@@ -71,13 +71,13 @@ export class PortsView {
     const view = status.views[this.plane];
     this.picture.show(status, plane, view, marked);
     const from = new Map(plane.map.map((to, r) => [to, r]));
-    const sets = { gone: new Set(view.gone), missing: new Set(plane.missing), posted: new Set(plane.posted), unlit: new Set(plane.unlit) };
+    const sets = { gone: new Set(view.gone), missing: new Set(plane.missing), posted: new Set(plane.posted), unlit: new Set(plane.unlit), out: new Set((plane.out ?? []).map((o) => o.port)) };
     const jobs = jobsByPort(status), bit = (j) => Math.floor((j.mask ?? 0) / 2 ** this.plane) % 2 === 1;
     const rows = status.ports.filter((p) => !marked || marked.has(p.port)).map((p) => {
       const r = p.port, at = this.readings[r] ?? {};
-      const words = [at.failed ? `failed: ${at.state}` : "", at.dim ? "fading light" : "", sets.unlit.has(from.get(r)) ? "no light" : "",
+      const words = [at.failed ? `failed: ${at.state}` : "", sets.out.has(r) ? "out of service" : "", at.dim ? "fading light" : "", sets.unlit.has(from.get(r)) ? "no light" : "",
         sets.gone.has(r) ? "no rank, waited for" : sets.missing.has(r) ? "waited for" : sets.posted.has(r) ? "posted" : ""].filter(Boolean);
-      const wrong = at.failed || at.dim || sets.unlit.has(from.get(r)) || sets.gone.has(r);
+      const wrong = at.failed || sets.out.has(r) || at.dim || sets.unlit.has(from.get(r)) || sets.gone.has(r);
       return {
         key: String(r), bad: wrong ? [1] : [],
         cells: [String(r), words.join(", ") || at.state || (p.attached ? "in use" : "free"), end(plane.map[r]), end(from.get(r)),

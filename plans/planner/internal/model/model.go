@@ -48,6 +48,9 @@ func Compile(p *plans.Problem) (*Model, error) {
 	if p.Demand != nil {
 		return nil, fmt.Errorf("%w: demand problems need the spectra planner", ErrInfeasible)
 	}
+	if err := finite(p); err != nil {
+		return nil, err
+	}
 	m := &Model{
 		P:          p,
 		UsPerByte:  8e-3 / p.BandwidthGbps,
@@ -71,6 +74,24 @@ func Compile(p *plans.Problem) (*Model, error) {
 	}
 	m.compileSteps()
 	return m, nil
+}
+
+// finite refuses a problem if the time of its plans may overflow: infinite costs have no order. It adds up a transmit
+// and a reconfiguration for each flow.
+func finite(p *plans.Problem) error {
+	ranks, total := float64(p.Ranks), 0.0
+	each := p.AlphaUS + p.HopUS*ranks + p.ReconfigUS + p.ReconfigPerPort*ranks
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		flows := max(len(s.To), len(s.Flows))
+		if flows == 0 {
+			continue
+		}
+		if total += float64(flows) * (each + plans.WireUS(p, max(1, s.Bytes))); math.IsInf(total, 1) {
+			return fmt.Errorf("%w: step %d: the plan may take longer than a number can say", ErrInfeasible, i)
+		}
+	}
+	return nil
 }
 
 func (m *Model) compileInitial() error {

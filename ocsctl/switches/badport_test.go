@@ -1,0 +1,85 @@
+package switches
+
+import (
+	"errors"
+	"testing"
+
+	"lightpath/internal/await"
+	"lightpath/internal/require"
+	"lightpath/ocsctl"
+	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/device"
+	"lightpath/plans/circuit"
+)
+
+// TestBadPort: jobs on ranks 0 and 1, and on ranks 2 and 3. Rank 3 receives no light any more. The plane is out of
+// service for its job only, until light is back.
+func TestBadPort(t *testing.T) {
+	for protocol := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			c := newChain(t, protocol, 1, nil)
+			pairs, half := circuit.Permutation{1, 0, 3, 2}, circuit.Permutation{-1, -1, 3, 2}
+			c.mustSet(pairs)
+			c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
+			c.out(0, "light is lost", 2, 3)
+			first := ocsctl.Lease{Mask: 1, Holder: 7, Ports: []int{0, 1}}
+			second := ocsctl.Lease{Mask: 1, Holder: 8, Ports: []int{2, 3}}
+			holds := func(holder uint64) {
+				c.await(0, "the grant", func(p controller.PlaneSnapshot) bool {
+					return len(p.Holders) == 1 && p.Holders[0].Holder == holder
+				})
+			}
+			require.NoError(t, c.ranks[2].Acquire(1, second))
+			require.NoError(t, c.ranks[0].Acquire(1, first))
+			holds(7)
+			for _, to := range []circuit.Permutation{half, pairs} {
+				epoch := c.plane(0).Epoch
+				for _, a := range c.ranks[:2] {
+					require.NoError(t, a.Post(0, epoch, 7, to))
+				}
+				c.await(0, "a move", func(p controller.PlaneSnapshot) bool {
+					return p.Epoch == epoch+1 && p.State == controller.Resident && p.Map.Equal(to) && p.Failures == 0
+				})
+			}
+			c.out(0, "light is lost", 2, 3)
+			c.refuses("enable", c.core.Enable(0, "test"), "in use")
+			require.NoError(t, c.ranks[0].Release(1, 7))
+			if err := c.core.Enable(0, "test"); !errors.Is(err, ocsctl.ErrPlaneDown) {
+				t.Errorf("enable in the dark: %v", err)
+			}
+			c.inject(device.Fault{Kind: device.Clear})
+			c.await(0, "light", func(p controller.PlaneSnapshot) bool { return p.Out == nil })
+			c.serves(0)
+			require.NoError(t, c.ranks[2].Acquire(2, second))
+			holds(8)
+		})
+	}
+}
+
+// TestRefusedMove: a mirror of rank 3 does not follow. The move of its job fails; the plane then serves the others, and
+// rank 3 again after an operator's enable.
+func TestRefusedMove(t *testing.T) {
+	for protocol := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			c := newChain(t, protocol, 1, nil)
+			c.mustSet(circuit.Permutation{1, 0, -1, -1})
+			c.inject(device.Fault{Kind: device.StuckMirror, In: 3, Out: -1})
+			require.NoError(t, c.ranks[2].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 8, Ports: []int{2, 3}}))
+			epoch := c.plane(0).Epoch
+			for _, a := range c.ranks[2:] {
+				require.NoError(t, a.Post(0, epoch, 8, circuit.Permutation{1, 0, 3, 2}))
+			}
+			c.await(0, "failure", func(p controller.PlaneSnapshot) bool { return p.State == controller.Down })
+			require.NoError(t, c.ranks[2].Release(1, 8))
+			c.out(0, "", 2, 3)
+			c.inject(device.Fault{Kind: device.Clear})
+			for range 3 { // the ports wait for an operator
+				c.out(0, "", 2, 3)
+			}
+			await.Success(t, "set", func() error { return c.core.Set(0, circuit.Permutation{1, 0, 3, 2}, "test") })
+			c.serves(0)
+		})
+	}
+}
