@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
 	"lightpath/shim/circuits"
@@ -95,8 +96,10 @@ func TestPrepare(t *testing.T) {
 	r.row.Best.Plan = &plans.Plan{Initial: []circuit.Permutation{swap, circuit.AllDark(2)}}
 	r.step(granted, "prepare 0 epoch 0 to [1 0 -1 2]", "ticket 4 to -1: planes 11 maps ahead", "set 0")
 	var sent ticket.Ticket
-	if _, err := ticket.Decode(r.last[1].Body, &sent); err != nil || sent.Planes[0].Epoch != 1 || !sent.Planes[0].Maps.Equal(swap) {
-		t.Errorf("the ticket: %+v, %v", sent, err)
+	_, err := ticket.Decode(r.last[1].Body, &sent)
+	require.NoError(t, err)
+	if at := &sent.Planes[0]; at.Epoch != 1 || !at.Maps.Equal(swap) {
+		t.Errorf("the ticket: %+v", sent)
 	}
 	r.step(idles, "stop 0", "recall 4")
 	r.step(recalled(0, 4, false))

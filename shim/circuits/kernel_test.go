@@ -84,8 +84,9 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !shimtest.Eventually(func() bool { w.RunAll(t, rng, 501); return circuits.Of(w.Comms[2]).Machine.Ticket().Use == use }) {
-			t.Errorf("planes %#b are in use, want %#b", circuits.Of(w.Comms[2]).Machine.Ticket().Use, use)
+		issued := circuits.Of(w.Comms[2]).Machine.Ticket()
+		if !shimtest.Eventually(func() bool { w.RunAll(t, rng, 501); return issued.Use == use }) {
+			t.Errorf("planes %#b are in use, want %#b", issued.Use, use)
 		}
 	}
 	if problems := lost(); len(problems) > 0 {
