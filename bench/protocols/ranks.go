@@ -298,6 +298,9 @@ func (m *member) advance(j int) bool {
 		return false
 	}
 	epoch, _, err := view{m.host, m.g.cfg.id}.State(j)
+	if err == nil {
+		err = m.machine.CheckEpoch(j, epoch)
+	}
 	if err != nil {
 		m.g.fail(err)
 		return false

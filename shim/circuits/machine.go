@@ -51,6 +51,7 @@ type Machine struct {
 
 	standing []ticket.Plane // epoch and map in which this communicator's operations leave each plane
 	base     []uint32       // each plane's epoch when the operation in progress began
+	last     []uint32       // each plane's epoch at the end of that operation, if it uses the plane
 
 	ticket   Ticket       // of the operation in progress, or of the last one
 	deadline time.Time    // of its ticket
@@ -69,7 +70,7 @@ type Machine struct {
 // NewMachine returns a machine that has not used a plane yet.
 func NewMachine(cfg Config, v View) *Machine {
 	m := &Machine{cfg: cfg, view: v, standing: make([]ticket.Plane, cfg.Planes),
-		base: make([]uint32, cfg.Planes), port: cfg.Port}
+		base: make([]uint32, cfg.Planes), last: make([]uint32, cfg.Planes), port: cfg.Port}
 	if m.port == nil {
 		m.port = NewPort(0)
 	}
@@ -204,19 +205,34 @@ func (m *Machine) holds(ports circuit.Permutation, want *ticket.Plane) bool {
 
 // CheckMoves returns an error if a plane has made more moves than this operation makes, unless the plane is shared and
 // has the ticket's circuits. A rank that has not reached a controller for a while may have lost its planes to others.
-// It must not take their moves for its own.
+// It must not take their moves for its own. The operation asks again with each epoch; see [Machine.CheckEpoch].
 func (m *Machine) CheckMoves(moves Movement) error {
 	for j := range m.ticket.Use.Each() {
+		m.last[j] = m.base[j] + moves.Switches(j)
 		epoch, ports, _ := m.view.State(j)
 		if m.shares() && m.holds(ports, &m.ticket.Planes[j]) {
 			continue
 		}
-		if n := moves.Switches(j); int32(epoch-m.base[j]) > int32(n) {
-			return fmt.Errorf("shim: rank %d: plane %d is at epoch %d, the operation moves it %d times from epoch %d: %w",
-				m.cfg.Rank, j, epoch, n, m.base[j], ocsctl.ErrUnknownMap)
+		if int32(epoch-m.last[j]) > 0 {
+			return m.moved(j, epoch)
 		}
 	}
 	return nil
+}
+
+// CheckEpoch returns an error if a plane has an epoch that the operation in progress does not reach. Epochs of a shared
+// plane may be those of moves of others.
+// Hot path: no allocation, no locks, no logging.
+func (m *Machine) CheckEpoch(plane int, epoch uint32) error {
+	if int32(epoch-m.last[plane]) <= 0 || m.shares() || !m.ticket.Use.Has(plane) {
+		return nil
+	}
+	return m.moved(plane, epoch)
+}
+
+func (m *Machine) moved(plane int, epoch uint32) error {
+	return fmt.Errorf("shim: rank %d: plane %d is at epoch %d, the operation moves it from epoch %d to %d: %w",
+		m.cfg.Rank, plane, epoch, m.base[plane], m.last[plane], ocsctl.ErrUnknownMap)
 }
 
 // Overlay turns a map of ranks into the map of ports to post; see [circuit.Placement]. Meanwhile only the operation's

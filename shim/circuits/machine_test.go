@@ -156,7 +156,7 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// TestMissed: a rank does not take moves of other communicators for its own.
+// TestMissed: a rank does not take moves of others for its own, neither at the beginning of an operation nor later.
 func TestMissed(t *testing.T) {
 	dim := circuit.AllDark(3)
 	moves := circuits.ListedMaps{{dim, dim, dim}}
@@ -173,6 +173,13 @@ func TestMissed(t *testing.T) {
 		planes[0].epoch = epoch
 		if err := m.CheckMoves(moves); (err != nil) != missed {
 			t.Errorf("epoch %d: %v", epoch, err)
+		}
+		planes[0].epoch = 7
+		if err := m.CheckMoves(moves); err != nil {
+			t.Error(err)
+		}
+		if err := m.CheckEpoch(0, epoch); (err != nil) != missed {
+			t.Errorf("epoch %d, during the operation: %v", epoch, err)
 		}
 	}
 }

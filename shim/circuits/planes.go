@@ -233,8 +233,16 @@ func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) err
 	return s.p.Controller.Post(plane, epoch, s.p.c.ID, s.p.Machine.Overlay(plane, target))
 }
 
-// Poll implements [exec.Switch]. A refused post of this communicator is an error too.
+// Poll implements [exec.Switch]. A refused post of this communicator is an error too, and so is a move that is not one
+// of the operation in progress.
 func (s *Switches) Poll(plane int) (epoch uint32, err error) {
+	if epoch, err = s.poll(plane); err == nil {
+		err = s.p.Machine.CheckEpoch(plane, epoch)
+	}
+	return epoch, err
+}
+
+func (s *Switches) poll(plane int) (epoch uint32, err error) {
 	if epoch, err = s.p.Controller.Poll(plane); err == nil {
 		err = s.p.Controller.Refused(plane, s.p.c.ID)
 	}
@@ -247,7 +255,7 @@ func (s *Switches) Waiting(plane int) string { return s.p.WaitingOn(plane) }
 // State implements [View].
 func (s *Switches) State(plane int) (epoch uint32, ports circuit.Permutation, err error) {
 	st := s.p.Controller.State(plane)
-	_, err = s.Poll(plane)
+	_, err = s.poll(plane)
 	return st.Epoch, st.Map, err
 }
 

@@ -64,6 +64,8 @@ var mutants = []mutant{
 		"default:\n\t\tm.renew(pl, bad, now)", "default:\n\t\t_ = bad", false},
 	{"rules on while fenced planes are down", moveFile,
 		"errors.Is(unwell, ErrNotLeader) {", "errors.Is(unwell, ErrNotLeader) && pl.fault == nil {", true},
+	{"takes moves of others for its own", rankFile,
+		"int32(epoch-m.last[plane]) <= 0 ||", "true ||", true},
 	{"ignores drift of planes in service", moveFile,
 		"case !observed.Equal(pl.m):", "case false:", false},
 	{"enable accepts drift", operateFile,
