@@ -47,7 +47,7 @@ func (c *chain) serves(j int) {
 	c.inService(j, p)
 }
 
-// TestLostLight: a controller notices the loss of light after any order, and no order puts the ports of the circuit into
+// TestLostLight: a controller notices the loss of light after any order. No order puts the ports of the circuit into
 // service until light is back.
 func TestLostLight(t *testing.T) {
 	fewer := circuit.Permutation{1, circuit.Dark, 3, 0} // shift(1) without the circuit of rank 1

@@ -91,7 +91,7 @@ func (c *checker) structure() bool {
 // fits is a plan that was checked for one shape.
 type fits struct{ plan, shape int }
 
-// calls checks every call: those on packet planes by themselves, the others on the circuits that the call before leaves.
+// calls checks every call: those on packet planes by themselves, others on the circuits that the call before leaves.
 func (c *checker) calls() {
 	c.end = make([]float64, len(c.plan.Calls))
 	for at := range c.plan.Calls {

@@ -17,7 +17,7 @@ var ErrNoPeriod = errors.New("no iteration repeats in these calls")
 // maxAfter bounds the calls after the last iteration, such as a barrier or the mean of a loss.
 const maxAfter = 32
 
-// Record is one call of a run. Only Communicator, Collective, Algorithm, Root, Flows, FlowBytes and Bytes of Call count.
+// Record is one call of a run. Of Call only Communicator, Collective, Algorithm, Root, Flows, FlowBytes, Bytes count.
 type Record struct {
 	trace.Call
 	StartUS, EndUS float64   // when the program made the call, and when it ended
