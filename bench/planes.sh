@@ -12,6 +12,7 @@
 #   CONTENDERS="even measured"           LIGHTPATH_PLANE_SHARES=even and measured by turns; with ROUNDS a table of medians follows
 #   PEERS=openmpi,gloo SIZES=64K,1M ...  compare with other libraries over the same interfaces instead (lightpath bench peers)
 #   DELAY=100us ...                      every frame arrives so much later (lightpath fabric delay)
+#   STRICT=1 ...                         hosts send single frames, no more than two above RATE after a pause, not 64 KiB
 #   WARMUP=10 LIMIT=60 ...               10 untimed calls first instead of 2; stop a run after 60 seconds
 #   RTO_MIN=5000 ...                     least time until a retransmission (us); default 200000
 #
@@ -37,6 +38,7 @@ trap 'exit 1' INT TERM
 . bench/hosts.sh
 hosts_up "$tag" "$ranks" "$most" "$rate" "$mtu"
 [[ "$impair" != loss* ]] || hosts_frames "$tag" "$ranks" "$most"
+[ -z "${STRICT:-}" ] || hosts_circuits "$tag" "$ranks" "$most" "$rate" "$mtu"
 for r in $(seq 0 $((ranks - 1))); do
   [ -z "${RTO_MIN:-}" ] || ip netns exec "$tag-$r" sh -c 'echo "$0" >/proc/sys/net/ipv4/tcp_rto_min_us' "$RTO_MIN"
   for j in $(seq 0 $((most - 1))); do
