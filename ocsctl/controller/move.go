@@ -347,16 +347,12 @@ func (m *machine) news(plane int, now int64) {
 		return
 	}
 	pl := m.planes[plane]
-	if _, _, unwell := m.report(pl); errors.Is(unwell, ErrNotLeader) {
-		m.retire(unwell, now) // also of a plane that is out of service: this controller cannot bring it back
-		return
-	}
 	switch {
 	case pl.unread != nil:
 		m.takeOver(pl, now)
 	case pl.move.on:
 		m.arrive(pl, now)
-	case pl.fault == nil:
+	default:
 		m.inspect(pl, now)
 	}
 	if m.over == nil && pl.fault == nil && !pl.move.on {
@@ -380,7 +376,13 @@ func (m *machine) report(pl *plane) (verified string, bad *BadPorts, unwell erro
 // inspect takes a plane out of service if its device reports a problem, or another map than the one in force.
 func (m *machine) inspect(pl *plane, now int64) {
 	_, bad, unwell := m.report(pl)
-	if unwell != nil {
+	switch {
+	case errors.Is(unwell, ErrNotLeader): // also if the plane is out of service: this controller cannot bring it back
+		m.retire(unwell, now)
+		return
+	case pl.fault != nil:
+		return
+	case unwell != nil:
 		m.failf(pl, now, "%w: %w", unwell, ocsctl.ErrPlaneDown)
 		return
 	}

@@ -63,7 +63,7 @@ var mutants = []mutant{
 	{"ignores lost light of planes in service", moveFile,
 		"default:\n\t\tm.renew(pl, bad, now)", "default:\n\t\t_ = bad", false},
 	{"rules on while fenced planes are down", moveFile,
-		"errors.Is(unwell, ErrNotLeader) {", "errors.Is(unwell, ErrNotLeader) && pl.fault == nil {", true},
+		"case errors.Is(unwell, ErrNotLeader): // also", "case errors.Is(unwell, ErrNotLeader) && pl.fault == nil: // also", true},
 	{"takes moves of others for its own", rankFile,
 		"int32(epoch-m.last[plane]) <= 0 ||", "true ||", true},
 	{"ignores drift of planes in service", moveFile,
