@@ -81,8 +81,7 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 		return true
 	case controller.Failed:
 		// The move of the intent has ended, or its end is unknown. Only the desired map brings the plane back.
-		changed = changed || !s.Failed || s.Intent != nil
-		s.moved(e.Desired)
+		changed = s.moved(e.Desired) || changed || !s.Failed || s.Intent != nil
 		s.Intent, s.Failed, s.Past = nil, true, nil
 	case controller.Restored:
 		// The controller has read the plane's map, so the intent has no more meaning. A disabled plane stays so.
@@ -134,12 +133,14 @@ func (s *State) Baseline(r controller.Recovered) bool {
 	return true
 }
 
-func (s *State) moved(to circuit.Permutation) {
+// moved sets the map, unless it is not known, and reports whether that changed it.
+func (s *State) moved(to circuit.Permutation) bool {
 	if to == nil || to.Equal(s.Map) {
-		return
+		return false
 	}
 	s.Map = to
 	s.Revision++
+	return true
 }
 
 // reserve keeps the reserved mark at least half a block above epoch: a plane may publish epochs while a store writes
