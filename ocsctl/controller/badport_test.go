@@ -28,6 +28,19 @@ func badRig(t *testing.T) (*testRig, *testJournal) {
 	return r, j
 }
 
+// missedRig is a badRig after a move of ports 2 and 3, each to itself. The device has another map, and port 2 is bad.
+func missedRig(t *testing.T, has circuit.Permutation) (*testRig, *testJournal) {
+	r, j := badRig(t)
+	r.job(2)
+	for p := 2; p < 4; p++ {
+		require.NoError(t, r.s[p].Post(0, 0, 12, circuit.Permutation{1, 0, 2, 3}))
+	}
+	j.answer(r)
+	r.dev.next[0] = has
+	r.report(2)
+	return r, j
+}
+
 // report has the device report bad ports; none: all are good.
 func (r *testRig) report(ports ...int) {
 	r.timed.unwell[0] = nil
@@ -148,14 +161,7 @@ func TestBadPortStopsMove(t *testing.T) {
 func TestMissedPort(t *testing.T) {
 	for name, first := range map[string]string{"released first": "release", "journal first": "journal"} {
 		t.Run(name, func(t *testing.T) {
-			r, j := badRig(t)
-			r.job(2)
-			for p := 2; p < 4; p++ {
-				require.NoError(t, r.s[p].Post(0, 0, 12, circuit.Permutation{1, 0, 2, 3}))
-			}
-			j.answer(r)
-			r.dev.next[0] = circuit.Permutation{1, 0, -1, 3}
-			r.report(2)
+			r, j := missedRig(t, circuit.Permutation{1, 0, -1, 3})
 			for _, s := range r.s {
 				want(t, "fault", s.faults[0], ocsctl.ErrReconfFailed)
 			}
@@ -185,14 +191,7 @@ func TestMissedPort(t *testing.T) {
 
 // TestMissedElsewhere: after a move fails at some ports, the map is not one on the way to the target. It is drift.
 func TestMissedElsewhere(t *testing.T) {
-	r, j := badRig(t)
-	r.job(2)
-	for p := 2; p < 4; p++ {
-		require.NoError(t, r.s[p].Post(0, 0, 12, circuit.Permutation{1, 0, 2, 3}))
-	}
-	j.answer(r)
-	r.dev.next[0] = circuit.Permutation{0, 1, -1, 3}
-	r.report(2)
+	r, j := missedRig(t, circuit.Permutation{0, 1, -1, 3})
 	j.answer(r)
 	require.NoError(t, r.s[2].Release(1, 12))
 	j.answer(r)
