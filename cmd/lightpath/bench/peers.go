@@ -188,7 +188,7 @@ func runPeers(cmd *cobra.Command, f *peersFlags, o *peers.Options) error {
 		if f.out != "" {
 			paths, e := doc.Write(f.out)
 			for _, p := range paths {
-				fmt.Fprintln(cli.Stdout, p)
+				cli.Println(p)
 			}
 			err = errors.Join(err, e)
 		}

@@ -169,6 +169,6 @@ func printPoints(points []iteration.Point, asJSON bool) error {
 		cli.Printf("%6d %10s %12s %12s %12s %12s %8.2f %%\n", p.Planes, iteration.Millis(p.ReconfigUS),
 			cell(iteration.PerCall), cell(iteration.Static), cell(iteration.Iteration), cell(iteration.Packet), 100*p.Over())
 	}
-	fmt.Fprintln(cli.Stdout, iteration.Advice(points))
+	cli.Println(iteration.Advice(points))
 	return nil
 }

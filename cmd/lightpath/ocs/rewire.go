@@ -80,7 +80,7 @@ func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lum
 	}
 	start := time.Now()
 	err = rewire.Run(ctx, op, stages, rewire.Options{Planes: len(s.Planes), Who: operatorName(), Done: func(n int) {
-		fmt.Fprintf(cli.Stdout, "step %d of %d: %d planes have their maps, after %v\n", n+1, len(stages), len(stages[n]),
+		cli.Printf("step %d of %d: %d planes have their maps, after %v\n", n+1, len(stages), len(stages[n]),
 			time.Since(start).Round(time.Millisecond))
 	}})
 	if err != nil {
