@@ -88,18 +88,28 @@ func (l *legend) draw(d *drawing, y float64) {
 	}
 }
 
-// collect lists the steps that are sent, in order, and one hold for each held map.
+// collect lists the steps that are sent or stand in lanes, in order, and one hold for each held map.
 func (d *drawing) collect() {
 	seen := make(map[int]bool)
+	see := func(step int) {
+		if !seen[step] {
+			seen[step] = true
+			d.steps = append(d.steps, step)
+		}
+	}
+	for _, lane := range d.o.Lanes {
+		for _, s := range lane.Spans {
+			if s.Fill == "" {
+				see(s.Step)
+			}
+		}
+	}
 	for _, source := range [][][]plans.Entry{d.plan.Planes, d.o.Measured} {
 		for _, entries := range source {
 			for i := range entries {
 				switch e := &entries[i]; e.Kind {
 				case plans.Transmit:
-					if !seen[e.Step] {
-						seen[e.Step] = true
-						d.steps = append(d.steps, e.Step)
-					}
+					see(e.Step)
 				case plans.Hold:
 					if key := e.To.Digest(); !d.held(key) {
 						d.maps[key] = len(d.holds)

@@ -63,7 +63,7 @@ type drawing struct {
 	font        float64
 	span        float64 // us from the left to the right end of the tracks
 	unit        unit
-	steps       []int          // that are sent, in order
+	steps       []int          // that are sent or stand in lanes, in order
 	holds       []*plans.Entry // one for each held map, as they appear
 	maps        map[uint64]int // index of a held map in holds
 	traffic     map[*plans.Entry]traffic

@@ -102,6 +102,11 @@ func TestPacketPlanes(t *testing.T) {
 		if !strings.Contains(svg.String(), "packet planes") || !strings.Contains(html.String(), ">moe<") {
 			t.Error("no packet planes in the picture")
 		}
+		for _, kind := range o.StepNames { // in the legend, whatever planes serve the call
+			if !strings.Contains(svg.String(), ">"+kind+"</text>") {
+				t.Errorf("the legend lacks %s", kind)
+			}
+		}
 		if _, err := json.Marshal(render.Trace(plan, o)); err != nil {
 			t.Error(err)
 		}
