@@ -15,6 +15,7 @@ from lightpath import library_path
 from lightpath.nccl import Nccl, NcclError, UniqueId, ncclComm_t
 
 from . import events
+from .call import Call
 from .work import Work, keep
 
 _lock = threading.Lock()
@@ -57,28 +58,6 @@ def unique_id() -> bytes:
     return bytes(uid)
 
 
-# A function of the library and its arguments, without communicator and stream.
-Function = tuple[Any, ...]
-
-
-class Call:
-    """What one call does: functions of the library with their arguments (communicator and stream are
-    appended), run as one group. Then memory that is not direct delivers its results. following returns a call that
-    runs right after it, and may depend on its results. title: of its event, if no function of the call has the
-    name."""
-
-    __slots__ = ("functions", "memory", "following", "title")
-
-    def __init__(
-        self,
-        functions: Sequence[Function],
-        memory: Sequence[Any],
-        following: "Callable[[], Call] | None" = None,
-        title: str | None = None,
-    ) -> None:
-        self.functions, self.memory, self.following, self.title = functions, memory, following, title
-
-
 class Engine:
     """Runs calls on one communicator. All methods may be called from any thread."""
 
@@ -113,7 +92,7 @@ class Engine:
         if self._process is not _process:
             # A forked child has the queue but no thread that serves it. The library refuses the call and says why.
             try:
-                self._execute(call)
+                call.run(self._nccl, self._comm)
             except NcclError as e:
                 work.complete(self._named(e))
             return work
@@ -203,7 +182,7 @@ class Engine:
             try:
                 while call is not None:
                     if self._limit is None:
-                        self._execute(call)
+                        call.run(self._nccl, self._comm)
                     else:
                         self._execute_in_time(call, self._limit)
                     for memory in call.memory:
@@ -222,7 +201,7 @@ class Engine:
         self._timed = call
         limit.start()
         try:
-            self._execute(call)
+            call.run(self._nccl, self._comm)
         finally:
             limit.cancel()
             with self._state:
@@ -235,18 +214,6 @@ class Engine:
                 self._failed = self._named(f"timeout : a call was not done within the group's {self._limit:g} s")
                 self._nccl.lib.ncclCommAbort(self._comm)
                 self._comm = ncclComm_t()
-
-    def _execute(self, call: Call) -> None:
-        if len(call.functions) == 1:
-            function, *args = call.functions[0]
-            function(*args, self._comm, None)
-            return
-        self._nccl.ncclGroupStart()
-        try:
-            for function, *args in call.functions:
-                function(*args, self._comm, None)
-        finally:
-            self._nccl.ncclGroupEnd()
 
     def _named(self, error: object) -> NcclError:
         return NcclError(f"lightpath {self._label}: {error}")

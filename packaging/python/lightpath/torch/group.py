@@ -16,7 +16,8 @@ from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 
 from . import tensors as t
-from .engine import Call, Engine, Function, library, limit_of
+from .call import Call, Function
+from .engine import Engine, library, limit_of
 from .forms import short_form, waits
 from .loop import Loop
 from .rendezvous import offer_id, take_id
