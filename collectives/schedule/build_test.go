@@ -274,6 +274,9 @@ func nan() float64  { return zero() / zero() }
 func TestProblemOf(t *testing.T) {
 	each(t, 6, func(name string, s *Schedule) {
 		seats := append(upTo(1, s.Ranks), 0)
+		if s.Collective == SendRecv {
+			seats = nil
+		}
 		for _, algorithm := range []string{s.Algorithm, Seated(s.Algorithm, seats)} {
 			whole, err := Build(s.Collective, algorithm, s.Ranks, s.Root)
 			if err != nil {

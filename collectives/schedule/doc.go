@@ -62,7 +62,7 @@
 // "@" and a list is the order of the offsets, bits or digits of an algorithm that allows any ([StepOrder],
 // [Neighbours]). Optical planes are faster with orders in which circuits recur.
 //
-// "~" and a list assigns ranks to positions ([Seated]): ring~0.2.1.3 is the ring 0, 2, 1, 3.
+// "~" and a list assigns ranks to positions ([Seated]): ring~0.2.1.3 is the ring 0, 2, 1, 3. SendRecv has no seats.
 //
 // The schedule fixes the order in which values are combined, so every plan of it gives the same bits in every run. With
 // other parameters, orders or seats, floating-point results may differ. So they are part of the name

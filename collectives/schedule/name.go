@@ -154,6 +154,8 @@ func find(c Collective, algorithm string) (*entry, parsedName, error) {
 		err = fmt.Errorf("%w: %q: %s takes %s", ErrParameter, algorithm, base, e.param.what)
 	case s.order != nil && e.orderOf == nil:
 		err = fmt.Errorf("%w: the order of %v %s is fixed: %q", ErrOrder, c, base, algorithm)
+	case s.seats != nil && c == SendRecv: // they would change the result
+		err = fmt.Errorf("%w: every rank of %v sends to the next: %q", ErrOrder, c, algorithm)
 	}
 	return e, s, err
 }

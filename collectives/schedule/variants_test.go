@@ -266,6 +266,9 @@ func FuzzNames(f *testing.F) {
 	} {
 		f.Add(name, uint8(0), uint8(8))
 	}
+	for c := range NumCollectives {
+		f.Add(Algorithms(c)[0]+"~0.2.1", uint8(c), uint8(3))
+	}
 	f.Fuzz(func(t *testing.T, name string, c, ranks uint8) {
 		coll, n := Collective(c)%(NumCollectives+1), int(ranks%10)
 		short, err := Canonical(coll, name, n)
