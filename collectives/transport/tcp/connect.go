@@ -311,7 +311,8 @@ func (m *mesh) connected(plane, rank int) bool {
 	return m.fds[plane][rank] >= 0
 }
 
-// add duplicates a connection's socket into the mesh.
+// add duplicates a connection's socket into the mesh. If that fails, so does Connect: the other rank may count on the
+// connection already.
 func (m *mesh) add(c net.Conn, plane, rank int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -320,6 +321,7 @@ func (m *mesh) add(c net.Conn, plane, rank int) error {
 	}
 	fd, err := socketOf(c)
 	if err != nil {
+		m.fail(err)
 		return err
 	}
 	m.fds[plane][rank] = fd

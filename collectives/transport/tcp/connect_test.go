@@ -226,6 +226,34 @@ func TestConnectTimeout(t *testing.T) {
 	}
 }
 
+// TestNoDescriptorLeft checks that Connect fails at once, with the cause, if a rank has no descriptor for a connection
+// that it has accepted. The other rank, which has the reply, does not connect again.
+func TestNoDescriptorLeft(t *testing.T) {
+	ls, addrs := listen(t, "127.0.0.1:0", 2)
+	o := Options{Planes: 1, Addrs: addrs, Comm: 5, Secret: secret}
+	b, err := hello{comm: 5, ranks: 2, planes: 1, from: 1}.encode(secret[:])
+	require.NoError(t, err)
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	few := old
+	few.Cur = 0
+	for free := 0; free < 2; few.Cur++ { // one for each end
+		if _, err := unix.FcntlInt(uintptr(few.Cur), unix.F_GETFD, 0); err != nil {
+			free++
+		}
+	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old)) }()
+	c, err := net.Dial("tcp", addrs[0])
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write(b)
+	require.NoError(t, err)
+	if _, err = Connect(limit(t), ls[0], o); !errors.Is(err, unix.EMFILE) {
+		t.Error(err)
+	}
+}
+
 // FuzzHello checks that only a hello with a valid HMAC decodes.
 func FuzzHello(f *testing.F) {
 	b, err := hello{comm: 1, ranks: 2, planes: 3, from: 1}.encode(secret[:])
