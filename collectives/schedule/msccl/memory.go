@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lightpath/collectives/schedule"
+	"lightpath/internal/heap"
 )
 
 // In a schedule, a block has parts whose sizes may differ by an element, and a move keeps the part number. In a file,
@@ -176,23 +177,33 @@ func (m *memory) placeStaging() {
 	slices.SortFunc(staging, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(m.cells[a].since, m.cells[b].since), cmp.Compare(a, b))
 	})
-	type slot struct {
-		ref  schedule.Ref
-		last int32
-	}
-	slots := map[[2]int32][]slot{} // by rank and part
+	free := map[[2]int32]*heap.Heap[slot]{} // by rank and part
 	for _, i := range staging {
 		c := &m.cells[i]
 		key := [2]int32{c.rank, c.part}
-		have := slots[key]
-		k := slices.IndexFunc(have, func(s slot) bool { return s.last < c.since })
-		if k < 0 {
-			k = len(have)
-			have = append(have, slot{ref: m.scratch(c.rank, c.part)})
-			slots[key] = have
+		have := free[key]
+		if have == nil {
+			have = new(heap.Heap[slot])
+			free[key] = have
 		}
-		have[k].last, c.ref = c.last, have[k].ref
+		if len(*have) > 0 && (*have)[0].last < c.since {
+			c.ref = have.Pop().ref
+		} else {
+			c.ref = m.scratch(c.rank, c.part)
+		}
+		have.Push(slot{c.ref, c.last})
 	}
+}
+
+// slot is a chunk of Scratch for staging cells, and the last step that uses it.
+type slot struct {
+	ref  schedule.Ref
+	last int32
+}
+
+// Before orders by the last use, then by place, so that consecutive cells get consecutive chunks.
+func (a slot) Before(b slot) bool {
+	return a.last < b.last || a.last == b.last && a.ref.Chunk < b.ref.Chunk
 }
 
 // touch records that a step uses a cell.

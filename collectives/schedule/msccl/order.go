@@ -25,10 +25,11 @@ type node struct {
 	forwards         bool         // of rrs: the sum is only sent, not stored
 	src, dst         schedule.Ref // on its own GPU
 	count            int
-	match            int32   // the send or receive of the same message
-	prev             int32   // the previous node of its thread block, -1 for none
-	deps             []int32 // nodes on which its step depends, including those of waits before it
-	level            int32   // step of the schedule, see [graph.raise]
+	match            int32 // the send or receive of the same message
+	prev             int32 // the previous node of its thread block, -1 for none
+	// deps are the nodes on which its step depends. Those of a wait also are those of the next node that is no wait.
+	deps  []int32
+	level int32 // step of the schedule, see [graph.raise]
 }
 
 // graph holds the nodes of a file, ordered by GPU, thread block and step.
@@ -55,8 +56,12 @@ func newGraph(f *File, batchSends bool) (*graph, error) {
 		if st.DepBlock >= 0 && begins {
 			x.deps = append(x.deps, first[x.gpu][st.DepBlock][st.DepStep+1]-1)
 		}
-		if x.prev >= 0 && g.nodes[x.prev].do == doWait {
-			x.deps = append(x.deps, g.nodes[x.prev].deps...)
+	}
+	for i := range g.nodes {
+		x := &g.nodes[i]
+		// A wait before another wait comes before the node in any case.
+		for at := x.prev; x.do != doWait && at >= 0 && g.nodes[at].do == doWait; at = g.nodes[at].prev {
+			x.deps = append(x.deps, g.nodes[at].deps...)
 		}
 	}
 	return g, g.sort()
