@@ -122,6 +122,21 @@ func TestOrderPays(t *testing.T) {
 	}
 }
 
+// TestNamedOrder checks that Choose adds no second order to a name, nor an order behind its seats.
+func TestNamedOrder(t *testing.T) {
+	for _, name := range []string{"pairwise:2", "pairwise:2@1.2.3", "pairwise:2~0.2.1.3"} {
+		r := Request{
+			Collective: schedule.AllToAll, Ranks: 4, Bytes: 1e6, Fabric: fabric(2, plans.Interleaved),
+			Algorithms: []string{name}, Options: counted(time.Millisecond),
+		}
+		for _, a := range choose(t, r).Considered {
+			if a.Err != nil {
+				t.Errorf("%s: considered %s: %v", name, a.Algorithm, a.Err)
+			}
+		}
+	}
+}
+
 // TestDirectionsPay checks that Choose uses both directions of a ring. A pair of interleaved planes holds a ring and
 // its inverse, and no other algorithm is faster there.
 func TestDirectionsPay(t *testing.T) {

@@ -183,10 +183,10 @@ func tori(n int) (names []string) {
 }
 
 // seeds returns an order of a pairwise exchange for interleaved planes. It puts each offset next to its opposite,
-// which uses the same circuits on a pair of planes.
+// which uses the same circuits on a pair of planes. A name with an order or seats has none.
 func (s *search) seeds(name string) []string {
 	base, _, _ := strings.Cut(name, ":")
-	if s.FixedOrder || s.Fabric.Circuits != plans.Interleaved || base != "pairwise" {
+	if s.FixedOrder || s.Fabric.Circuits != plans.Interleaved || base != "pairwise" || strings.ContainsAny(name, "@~") {
 		return nil
 	}
 	var order []string
