@@ -15,7 +15,7 @@ const (
 	MaxRanks   = 4096
 	MaxPlanes  = 64
 	maxSlots   = 1 << 10
-	maxPayload = 1 << 24
+	maxPayload = 1 << 20
 )
 
 // Geometry is the layout of a communicator's memory: the doorbells of all ranks, the states of all ranks (a cache

@@ -51,6 +51,15 @@ func TestLayoutCoversMemoryOnce(t *testing.T) {
 	}
 }
 
+// TestLargestGeometry checks that no size overflows.
+func TestLargestGeometry(t *testing.T) {
+	g := Geometry{Ranks: MaxRanks, Planes: MaxPlanes, Slots: maxSlots, Payload: maxPayload}
+	require.NoError(t, g.Check())
+	if size, least := float64(g.Size()), float64(g.rings())*maxSlots*maxPayload; size < least || size > 1.1*least {
+		t.Errorf("%v bytes, want little more than %v", size, least)
+	}
+}
+
 func TestAttachRefuses(t *testing.T) {
 	g := Geometry{Ranks: 2, Planes: 1, Slots: 2, Payload: 64}
 	mem := memory(g)
