@@ -108,9 +108,13 @@ func unanswered(info *unix.TCPInfo, limit time.Duration) bool {
 	return (info.Probes > 0 || info.Retransmits > 0) && time.Duration(info.Last_ack_recv)*time.Millisecond >= limit
 }
 
-// home returns a stream to its own plane, if the plane carries connections again.
+// home returns a stream to its own plane, if the plane carries connections again and the other rank answers. A process
+// that is stopped does not, and its stream must not leave a connection that works.
 func (g *guard) home(c *conn) {
-	err := g.attempt(c, c.plane, g.o.Heartbeat/4)
+	err := g.call(c, c.plane, forAnswer, g.o.Heartbeat/4)
+	if err == nil {
+		err = g.attempt(c, c.plane, g.o.Heartbeat/4)
+	}
 	g.e.mu.Lock()
 	if err != nil {
 		c.hold = min(2*c.hold, holds*g.o.Heartbeat)

@@ -35,6 +35,7 @@ const (
 	forMesh   = iota // the first connection of a stream
 	forResume        // continues a stream whose connection has broken
 	forPoke          // asks the rank that dials the streams of both ranks to resume one
+	forAnswer        // changes nothing: the answer shows that the rank could resume a stream on this plane
 )
 
 var errRejected = errors.New("not a rank of this communicator")

@@ -17,6 +17,14 @@ import (
 // attempt connects to the other rank on the plane via, and resumes the stream or pokes the rank. It leaves the present
 // connection of the stream when the new one is there.
 func (g *guard) attempt(c *conn, via int, limit time.Duration) error {
+	if c.peer > g.e.rank {
+		return g.call(c, via, forPoke, limit)
+	}
+	return g.call(c, via, forResume, limit)
+}
+
+// call connects to the other rank on the plane via for a purpose of the stream.
+func (g *guard) call(c *conn, via, purpose int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(g.ctx, limit)
 	defer cancel()
 	d := net.Dialer{LocalAddr: g.l.source(via)}
@@ -26,10 +34,7 @@ func (g *guard) attempt(c *conn, via int, limit time.Duration) error {
 	}
 	defer to.Close()
 	defer interruptWith(ctx, to)()
-	purpose := forResume
-	if c.peer > g.e.rank {
-		purpose = forPoke
-	} else {
+	if purpose == forResume {
 		g.e.mu.Lock()
 		g.leave(c, errReturn)
 		g.e.mu.Unlock()
@@ -44,7 +49,7 @@ func (g *guard) attempt(c *conn, via int, limit time.Duration) error {
 		return err
 	}
 	answer, at, err := readReply(to, hello, g.o.Secret[:])
-	if err != nil || purpose == forPoke {
+	if err != nil || purpose != forResume {
 		return err
 	}
 	g.e.mu.Lock()
@@ -73,7 +78,7 @@ func (g *guard) accept(from net.Conn) error {
 	}
 	c := g.e.planes[got.plane].(*plane).conns[got.from]
 	higher := c.peer > g.e.rank
-	if got.purpose != forResume && (got.purpose != forPoke || higher) || got.purpose == forResume && !higher {
+	if got.purpose == forMesh || got.purpose > forAnswer || (got.purpose == forPoke) == higher {
 		return errRejected
 	}
 	if got.purpose == forResume {
@@ -90,7 +95,8 @@ func (g *guard) accept(from net.Conn) error {
 	g.e.mu.Lock()
 	lost := c.rxLost != nil || g.e.poll.Closed()
 	// A poke may be older than the present connection. The other rank repeats it if it needs another one.
-	if stale := got.purpose == forPoke && time.Since(c.since) < g.o.Heartbeat/ticks; !lost && !stale {
+	stale := got.purpose == forPoke && time.Since(c.since) < g.o.Heartbeat/ticks
+	if !lost && !stale && got.purpose != forAnswer {
 		g.leave(c, errLeft)
 	}
 	var mine uint64
@@ -104,7 +110,7 @@ func (g *guard) accept(from net.Conn) error {
 		return errRejected
 	}
 	answer := reply(hello[:], mine, g.o.Secret[:])
-	if _, err := from.Write(answer); err != nil || got.purpose == forPoke {
+	if _, err := from.Write(answer); err != nil || got.purpose != forResume {
 		return err
 	}
 	// The rank that dials may send data at once, which this rank's kernel acknowledges. So the handshake must not end
