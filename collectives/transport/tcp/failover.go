@@ -211,14 +211,18 @@ func (g *guard) recover(c *conn) {
 				return
 			}
 			err := g.attempt(c, via, max(limit/time.Duration(attempts*len(g.e.planes)), minAttempt))
-			if err == nil && pokes {
-				patience = g.o.Heartbeat // the other rank dials
+			if err == nil {
+				if last = nil; pokes {
+					patience = g.o.Heartbeat // the other rank dials
+				}
 				break
 			}
-			if last = err; errors.Is(err, unix.ECONNREFUSED) {
-				patience = 0
-				break
+			if !errors.Is(last, unix.ECONNREFUSED) {
+				last = err
 			}
+		}
+		if errors.Is(last, unix.ECONNREFUSED) { // and no other plane reaches the rank
+			patience = 0
 		}
 		if errors.Is(cause, errSilent) {
 			since = since.Add(-limit / 2) // the rank was silent before, too

@@ -67,3 +67,20 @@ func TestHostOfPeerIsLost(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaneRefuses resets a stream whose plane then refuses connections, as behind a firewall. Another plane carries it.
+func TestPlaneRefuses(t *testing.T) {
+	s, err := schedule.Build(schedule.AllReduce, "ring", 2, 0)
+	require.NoError(t, err)
+	for side := range 2 {
+		all := guarded(t, 2, 2, 10*time.Second, nil, Failover{})
+		for _, e := range all {
+			require.NoError(t, e.guard.l.ls[1].Close())
+		}
+		g, c := all[side].guard, all[side].conn(1, 1-side)
+		g.e.mu.Lock()
+		g.leave(c, c.loss(unix.ECONNRESET))
+		g.e.mu.Unlock()
+		collective(t, all, s, 100, false, 1)
+	}
+}
