@@ -19,7 +19,7 @@ type Config struct {
 	Transport  string
 	Planes     int
 	Staging    int64  // bytes of a buffer that one piece stages
-	Congestion string // congestion control of TCP planes; "": the host's default
+	Congestion string // congestion control of TCP planes; "": the host's default, but no bbr
 	// PlaneShares is SharesMeasured or SharesEven.
 	PlaneShares string
 	Planner     string

@@ -53,7 +53,8 @@ var vars = []Var{
 			"pieces are in flight. The same on every rank",
 		func(c *Config, v string) error { return setBytes(&c.Staging, v, 64<<10, 1<<30) }},
 	{"LIGHTPATH_TCP_CONGESTION", "name", "",
-		"congestion control of tcp planes; the host must allow it. Empty: the host's default",
+		"congestion control of tcp planes; the host must allow it. Empty: the host's default, but reno instead of bbr, " +
+			"which reaches two thirds of the line where ranks change their peers",
 		func(c *Config, v string) error { c.Congestion = v; return nil }},
 	{"LIGHTPATH_PLANE_SHARES", "measured|even", SharesEven,
 		"how large calls are divided over several tcp or rdma planes. even: equal parts. measured: by recent " +

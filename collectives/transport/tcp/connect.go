@@ -97,7 +97,7 @@ type Options struct {
 	Addrs        []string // every rank's Listener.Addr
 	Comm         uint64
 	Secret       [SecretSize]byte
-	Congestion   string // congestion control of this rank's connections; "" is the host's default
+	Congestion   string // congestion control of this rank's connections; "": the host's default, but no bbr
 	Failover
 }
 
@@ -365,30 +365,6 @@ func (m *mesh) missing() string {
 		names = append(names, fmt.Sprintf("%d more", m.left-len(names)))
 	}
 	return strings.Join(names, ", ")
-}
-
-func (m *mesh) setCongestion() error {
-	for plane, row := range m.fds {
-		for rank, fd := range row {
-			if fd < 0 {
-				continue
-			}
-			if err := m.o.setCongestion(fd); err != nil {
-				return fmt.Errorf("tcp: rank %d, plane %d of rank %d: %w", rank, plane, m.o.Rank, err)
-			}
-		}
-	}
-	return nil
-}
-
-func (o *Options) setCongestion(fd int) error {
-	if o.Congestion == "" {
-		return nil
-	}
-	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, o.Congestion); err != nil {
-		return fmt.Errorf("congestion control %q: %w", o.Congestion, err)
-	}
-	return nil
 }
 
 func (m *mesh) closeAll() {

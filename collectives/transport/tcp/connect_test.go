@@ -159,12 +159,31 @@ func TestCongestionControl(t *testing.T) {
 				t.Fatalf("rank %d: %v", rank, err)
 			}
 			fd := e[rank].Planes()[1].(*plane).conns[1-rank].fd
-			got, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
-			if strings.TrimRight(got, "\x00") != name || err != nil {
+			if got, err := congestion(fd); got != name || err != nil {
 				t.Errorf("rank %d: %q, %v", rank, got, err)
 			}
 			transporttest.Close(t, e[rank])
 		}
+	}
+}
+
+// TestNoBBR: without a request, connections keep the host's congestion control unless that is bbr.
+func TestNoBBR(t *testing.T) {
+	for _, c := range []struct{ host, request, want string }{
+		{"reno", "", "reno"}, {"cubic", "", "cubic"}, {"bbr", "", "reno"}, {"bbr", "bbr", "bbr"},
+	} {
+		t.Run(c.host+","+c.request, func(t *testing.T) {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+			require.NoError(t, err)
+			defer unix.Close(fd)
+			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, c.host); err != nil {
+				t.Skipf("this host allows no %s: %v", c.host, err)
+			}
+			require.NoError(t, (&Options{Congestion: c.request}).setCongestion(fd))
+			if got, err := congestion(fd); got != c.want || err != nil {
+				t.Errorf("%s, %v, want %s", got, err, c.want)
+			}
+		})
 	}
 }
 
