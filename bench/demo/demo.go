@@ -15,11 +15,14 @@ import (
 // ErrNotBroken reports that a run without a drain succeeded: the barrier or the switch does not work.
 var ErrNotBroken = errors.New("demo: a drain was skipped and nothing failed")
 
+// ErrNone reports that Only selects no experiment.
+var ErrNone = errors.New("demo: no experiment's title")
+
 // Run runs every trial, prints the table to w and writes the report. After an error both show the trials before it.
 func Run(ctx context.Context, o *Options, w io.Writer) ([]*Trial, error) {
-	list := slices.DeleteFunc(o.experiments(), func(e Experiment) bool { return !strings.Contains(e.Key, o.Only) })
+	list := slices.DeleteFunc(o.experiments(), func(e Experiment) bool { return !strings.Contains(e.name(), o.Only) })
 	if len(list) == 0 {
-		return nil, fmt.Errorf("demo: no experiment's name contains %q", o.Only)
+		return nil, fmt.Errorf("%w contains %q", ErrNone, o.Only)
 	}
 	if o.Kernel {
 		if err := checkCapacity(list, w); err != nil {
@@ -40,7 +43,7 @@ func Run(ctx context.Context, o *Options, w io.Writer) ([]*Trial, error) {
 func runAll(ctx context.Context, o *Options, list []Experiment) (trials []*Trial, err error) {
 	for i := range list {
 		for _, name := range list[i].Planners {
-			o.Progress("(%s) %s, %s", list[i].Key, list[i].Title, name)
+			o.Progress("%s, %s", list[i].name(), name)
 			t, err := runTrial(ctx, o, &list[i], name)
 			if err != nil {
 				return trials, err
@@ -81,7 +84,7 @@ func writeTable(w io.Writer, trials []*Trial) {
 	for _, t := range trials {
 		if t.Experiment != last {
 			last = t.Experiment
-			fmt.Fprintf(w, "\n(%s) %s, %s\n", last.Key, last.Title, last.facts())
+			fmt.Fprintf(w, "\n%s, %s\n", last.name(), last.facts())
 			fmt.Fprintf(w, "  %-10s %10s %10s %10s %8s %10s %10s %8s %7s\n",
 				"planner", "plan CCT", "expected", "measured", "error", "vs perstep", "reconfigs", "frames", "wrong")
 		}

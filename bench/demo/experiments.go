@@ -23,6 +23,9 @@ type Experiment struct {
 	Scale    Scale
 }
 
+// name returns the title as users see it.
+func (e *Experiment) name() string { return fmt.Sprintf("(%s) %s", e.Key, e.Title) }
+
 // facts returns the numbers of the experiment for a headline.
 func (e *Experiment) facts() string {
 	return fmt.Sprintf("%d planes of %g Mb/s per port, %d bytes, reconfiguration %v",

@@ -27,7 +27,7 @@ type Options struct {
 	Iters     int    // timed iterations of each trial
 	// BreakDrain skips the drain before plane 0's second switch; the run must then fail.
 	BreakDrain bool
-	Only       string // run only experiments whose key contains it
+	Only       string // run only experiments whose title, with the key in brackets, contains it
 	// Kernel runs the experiments of planes in the kernel; it needs root.
 	Kernel   bool
 	Progress func(format string, args ...any)

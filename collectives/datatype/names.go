@@ -3,6 +3,7 @@ package datatype
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Errors of ParseType and ParseOp.
@@ -60,7 +61,7 @@ func ParseType(name string) (Type, error) {
 			return Type(t), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: %q", ErrType, name)
+	return 0, fmt.Errorf("%w: %q is none of %s", ErrType, name, strings.Join(typeNames[:], ", "))
 }
 
 // ParseOp returns the operator with a name. It returns [ErrOp] for an unknown name.
@@ -70,5 +71,5 @@ func ParseOp(name string) (Op, error) {
 			return Op(o), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: %q", ErrOp, name)
+	return 0, fmt.Errorf("%w: %q is none of %s", ErrOp, name, strings.Join(opNames[:], ", "))
 }

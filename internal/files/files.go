@@ -95,6 +95,35 @@ func Write(path string, data []byte, perm fs.FileMode) error {
 	return replace(path, info, data, perm)
 }
 
+// CheckWrite returns the error that [Write] would return for a directory, a missing folder or missing permissions. Call
+// it before long work whose result goes to path. It changes nothing.
+func CheckWrite(path string) error {
+	path, err := target(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := syscall.Access(filepath.Dir(path), writeAndSearch); err != nil {
+			return &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+		return nil
+	case err != nil:
+		return err
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return nil // to open a FIFO waits for its reader
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// writeAndSearch is the right to make a file in a directory: W_OK and X_OK of access(2).
+const writeAndSearch = 0o3
+
 func writeSpecial(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -222,3 +222,30 @@ func TestWriteNamesFile(t *testing.T) {
 		t.Errorf("%v, want %s in it", err, path)
 	}
 }
+
+// TestCheckWrite compares the answer with what Write then does. CheckWrite changes nothing.
+func TestCheckWrite(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	put(t, path("old"), 0o600)
+	err := errors.Join(os.Symlink("new", path("link")), os.Symlink("none/new", path("astray")),
+		os.Symlink("loop", path("loop")), unix.Mkfifo(path("fifo"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "old", "new", "link", "astray", "loop", "none/new", "old/new"} {
+		checked := CheckWrite(path(name))
+		if name != "old" && name != "" {
+			if _, err := os.Stat(path(name)); err == nil {
+				t.Errorf("%q: the check has made a file", name)
+			}
+		}
+		if err := Write(path(name), []byte("old"), 0o600); (err == nil) != (checked == nil) {
+			t.Errorf("%q: checked %v, written %v", name, checked, err)
+		}
+		_ = os.Remove(path("new")) // it exists only after some of the writes
+	}
+	if err := CheckWrite(path("fifo")); err != nil {
+		t.Errorf("a FIFO without a reader: %v", err)
+	}
+}

@@ -57,6 +57,9 @@ COLLECTIVE: ` + strings.Join(names, ", "),
 			if err := refuseForeign(cmd.Flags()); err != nil {
 				return err
 			}
+			if err := cli.CheckOutput("json", f.jsonOut); err != nil {
+				return err
+			}
 			o, err := f.options(args[0], cmd.Flags().Changed("ranks"))
 			if err != nil {
 				return err

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ reconfiguration times of 1 to 40 ms. This needs root and takes minutes.`,
 	cmd.Flags().StringVar(&f.breakWhat, "break", "", "\"drain\": one rank skips a drain; the run must fail")
 	cmd.Flags().StringVar(&f.jsonOut, "json", "", "write the table as JSON to this file (- for standard output)")
 	cmd.Flags().StringVar(&f.data, "data-plane", fabric.DataMemory, "what carries the planes: memory or kernel")
-	cmd.Flags().StringVar(&f.only, "only", "", "run the experiments whose name in brackets contains this")
+	cmd.Flags().StringVar(&f.only, "only", "", "run the experiments whose title contains this, such as \"(a)\"")
 	cmd.Flags().StringVar(&f.report, "report", "demo-report/index.html", "HTML report to write")
 	cmd.Flags().IntVar(&f.iters, "iters", 5, "timed iterations of each trial")
 	return cmd
@@ -60,6 +61,9 @@ func (f *demoFlags) options() (*demo.Options, error) {
 	case f.iters < 1:
 		return nil, fmt.Errorf("--iters: %d; at least 1", f.iters)
 	}
+	if err := f.checkOutputs(); err != nil {
+		return nil, err
+	}
 	worker, err := cli.SiblingFile("bin", "lightpath-rank")
 	return &demo.Options{
 		Lightpath: cli.SelfPath(), Worker: worker, Report: f.report, Iters: f.iters, Only: f.only,
@@ -67,13 +71,27 @@ func (f *demoFlags) options() (*demo.Options, error) {
 	}, err
 }
 
-// run makes the trials, and writes the table and the report.
-func (f *demoFlags) run(ctx context.Context, o *demo.Options) error {
+// checkOutputs makes the folder of the report. It returns an error if a file cannot be written.
+func (f *demoFlags) checkOutputs() error {
+	if f.breakWhat != "" {
+		return nil
+	}
+	if err := cli.CheckOutput("json", f.jsonOut); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(f.report), 0o755); err != nil {
 		return fmt.Errorf("--report: %w", err)
 	}
+	return cli.CheckOutput("report", f.report)
+}
+
+// run makes the trials, and writes the table and the report.
+func (f *demoFlags) run(ctx context.Context, o *demo.Options) error {
 	text := beside(f.jsonOut)
 	trials, err := demo.Run(ctx, o, text)
+	if errors.Is(err, demo.ErrNone) {
+		return fmt.Errorf("--only: %w", err)
+	}
 	if err != nil {
 		return cli.No(err)
 	}

@@ -51,6 +51,9 @@ Matrices:
 			if err != nil {
 				return err
 			}
+			if err := cli.CheckOutput("json", f.jsonOut); err != nil {
+				return err
+			}
 			results, err := exchange.Run(cmd.Context(), o)
 			if len(results) > 0 {
 				exchange.WriteTable(cli.Stdout, o, results)

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,17 +24,21 @@ func NewFigure() *cobra.Command {
 	var list bool
 	var o figure.Options
 	all := append(figure.List(), planning.List()...)
-	names := strings.Join(append(figure.Names(), planning.Names()...), ", ")
+	names := append(figure.Names(), planning.Names()...)
 	cmd := &cobra.Command{
 		Use:   "figure <paper> <figure>",
 		Short: "Regenerate a paper's figure as CSV, SVG and PNG, the printed numbers beside ours",
 		Long: "Regenerate a paper's figure as CSV, SVG and PNG, the printed numbers beside ours.\n" +
 			"The paper \"lightpath\" are measurements of this machine, as a table.\n\n  " + strings.Join(all, "\n  "),
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 && !list {
-				return fmt.Errorf("figure: want a paper and a figure, one of %s", names)
+			name := strings.Join(args, " ")
+			switch {
+			case list || slices.Contains(names, name):
+				return nil
+			case len(args) != 2:
+				return errors.New("want a paper and a figure, such as swot 7: lightpath figure --list shows all")
 			}
-			return nil
+			return fmt.Errorf("there is no figure %q: lightpath figure --list shows all", name)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
@@ -54,11 +61,7 @@ func NewFigure() *cobra.Command {
 				}
 			}
 			o.Progress = cli.Progress(strings.Join(args, " "))
-			err := makeFigure(cmd.Context(), args[0], args[1], dir, o)
-			if errors.Is(err, figure.ErrUnknown) || errors.Is(err, planning.ErrUnknown) {
-				return fmt.Errorf("figure: there is no %s %s; there are %s", args[0], args[1], names)
-			}
-			return err
+			return makeFigure(cmd.Context(), args[0], args[1], dir, o)
 		},
 	}
 	fl := cmd.Flags()
@@ -75,6 +78,12 @@ func NewFigure() *cobra.Command {
 // makeFigure makes a figure or a report, writes its files, and prints the paper's numbers, its own, and the paths of
 // the files.
 func makeFigure(ctx context.Context, paper, name, dir string, o figure.Options) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if err := cli.CheckOutput("out", filepath.Join(dir, paper+"-"+name+".csv")); err != nil {
+		return err
+	}
 	makeIt := func() (*figure.Figure, error) { return figure.Make(ctx, paper, name, o) }
 	if paper == planning.Paper {
 		makeIt = func() (*figure.Figure, error) { return planning.Make(ctx, name, o) }

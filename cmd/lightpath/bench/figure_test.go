@@ -57,13 +57,13 @@ func TestFigureRefuses(t *testing.T) {
 		says []string
 		args []string
 	}{
-		{[]string{"nosuch 5", "swot 8", "harvest 5", "lightpath swot"}, []string{"figure", "nosuch", "5"}},
-		{[]string{"swot 6", "swot 7"}, []string{"figure", "swot", "6"}},
-		{[]string{"lightpath nosuch", "lightpath weave"}, []string{"figure", "lightpath", "nosuch"}},
+		{[]string{"nosuch 5", "figure --list"}, []string{"figure", "nosuch", "5"}},
+		{[]string{"swot 6", "figure --list"}, []string{"figure", "swot", "6"}},
+		{[]string{"lightpath nosuch", "figure --list"}, []string{"figure", "lightpath", "nosuch"}},
 		{[]string{"want a paper and a figure", "swot 7"}, []string{"figure"}},
 		{[]string{"want a paper and a figure"}, []string{"figure", "swot"}},
 		{[]string{"--runs", "-1"}, []string{"figure", "swot", "8", "--runs", "-1"}},
-		{[]string{"--out", "/dev/null"}, []string{"figure", "swot", "8", "--quick", "--out", "/dev/null/x"}},
+		{[]string{"--out", "/dev/null"}, []string{"figure", "swot", "8", "--out", "/dev/null/x"}},
 	} {
 		lightpath.Refuse(t, "", c.says, c.args...)
 	}

@@ -41,6 +41,9 @@ over that of STREAM's faster addition.`,
 			if o.Stream, err = cli.SiblingFile("bin", "lightpath-stream"); err != nil {
 				return fmt.Errorf("%w (make bin/lightpath-stream)", err)
 			}
+			if err := cli.CheckOutput("json", jsonOut); err != nil {
+				return err
+			}
 			lines, err := kernels.Run(cmd.Context(), &o)
 			if err != nil {
 				return cli.No(err)

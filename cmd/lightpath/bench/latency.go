@@ -35,7 +35,10 @@ ranks. The machine is as it is (none), or a Go or Python program beside the rank
 					latency.Go: {cli.SelfPath(), "bench", "latency", "burn"}, latency.Python: {python, "-c", latency.PythonLoad},
 				},
 			}
-			var err error
+			err := cli.CheckOutput("json", jsonOut)
+			if err != nil {
+				return err
+			}
 			if o.Spec.MinBytes, err = bench.ParseBytes(size); err != nil {
 				return fmt.Errorf("-b: %w", err)
 			}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"lightpath/bench"
 	"lightpath/cmd/lightpath/cli"
@@ -170,8 +171,14 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("--threads: bench must start the ranks (-n), not %s", o.World.Launcher)
 	case o.Planes < 0:
 		return fmt.Errorf("--planes: %d is negative", o.Planes)
+	case o.Deadline < 0:
+		return fmt.Errorf("--timeout: %v is negative", o.Deadline)
+	case s.Pause < 0:
+		return fmt.Errorf("--rest: %v is negative", s.Pause)
+	case f.device >= 0 && !o.Buffers.OnDevice():
+		return fmt.Errorf("--device: %d is a device for --memory device or registered, not %s", f.device, f.memory)
 	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
-		return fmt.Errorf("--planner: %q is none of %v", o.Planner, planner.Names())
+		return fmt.Errorf("--planner: %q is none of %s", o.Planner, strings.Join(planner.Names(), ", "))
 	}
 	if o.Fabric != "" {
 		file, err := fabric.Load(o.Fabric)

@@ -44,6 +44,17 @@ func WriteOutput(flag, path string, data []byte) (err error) {
 	return nil
 }
 
+// CheckOutput returns an error if the file that a flag names cannot be written. A command calls it before long work.
+func CheckOutput(flag, path string) error {
+	if path == "" || path == "-" {
+		return nil
+	}
+	if err := files.CheckWrite(path); err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return nil
+}
+
 // WriteJSON writes v, indented, to path or, for "-", to standard output.
 func WriteJSON(flag, path string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")

@@ -55,6 +55,9 @@ func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error
 	if err := cli.Positive("time-limit", f.limit); err != nil {
 		return err
 	}
+	if err := cli.CheckOutput("out", f.out); err != nil {
+		return err
+	}
 	ctx, cancel := cli.Limited(cmd, f.limit)
 	defer cancel()
 	p, err := read()
