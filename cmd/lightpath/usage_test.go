@@ -84,4 +84,5 @@ func TestWrongCount(t *testing.T) {
 	lightpath.Refuse(t, "", []string{"too many arguments", "lightpath schema NAME"}, "schema", "plan", "fabric")
 	lightpath.Refuse(t, "", []string{"an argument is missing", "-- program"}, "run")
 	lightpath.Refuse(t, "", []string{"an argument is missing", "COLLECTIVE"}, "bench")
+	lightpath.Refuse(t, "", []string{`lightpath demo takes no argument "more"`, "lightpath demo --help"}, "demo", "more")
 }

@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -169,7 +170,8 @@ func New(c Config) (*Device, error) {
 	}
 	p, ok := Presets[c.Preset]
 	if !ok {
-		return nil, fmt.Errorf("device: there is no preset %q", c.Preset)
+		return nil, fmt.Errorf("device: there is no preset %q: want one of %s", c.Preset,
+			strings.Join(slices.Sorted(maps.Keys(Presets)), ", "))
 	}
 	if c.Delays != nil {
 		p.Delays = *c.Delays

@@ -81,7 +81,7 @@ func Load(name string) (*State, error) {
 	data, err := os.ReadFile(statePath(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("kernel: fabric %s: %w", name, ErrNotUp)
+		return nil, fmt.Errorf("kernel: fabric %s: %w: lightpath fabric up builds it", name, ErrNotUp)
 	case err != nil:
 		return nil, fmt.Errorf("kernel: fabric %s: %w", name, err)
 	}

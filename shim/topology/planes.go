@@ -49,7 +49,7 @@ func (p *Plane) warn(format string, args ...any) {
 func (p *Plane) matchInterface(m *Machine, gbps float64) {
 	n := m.nic(p.Interface)
 	if n == nil {
-		p.warn("no interface %s in the network namespace of /sys", p.Interface)
+		p.warn("no interface %s in the network namespace of /sys (for that of a rank: ip netns exec)", p.Interface)
 		return
 	}
 	p.PCI, p.NUMANode = n.PCI, n.NUMANode

@@ -180,7 +180,7 @@ func TestPlanes(t *testing.T) {
 		{vm(), `{name: a, bandwidth: 400Gbps, interface: veth0}`, Plane{Interface: "veth0", NUMANode: Unknown}},
 		{vm(), `{name: a, bandwidth: 400Gbps, hca: rxe0}`, Plane{Interface: "eth0", HCA: "rxe0", NUMANode: Unknown}},
 		{dgx(), `{name: a, bandwidth: 10Gbps, interface: p0}`,
-			Plane{Interface: "p0", NUMANode: Unknown, Warnings: []string{"no interface p0 in the network namespace of /sys"}}},
+			Plane{Interface: "p0", NUMANode: Unknown, Warnings: []string{"no interface p0 in the network namespace of /sys (for that of a rank: ip netns exec)"}}},
 		{dgx(), `{name: a, bandwidth: 10Gbps, hca: mlx4_0}`,
 			Plane{HCA: "mlx4_0", NUMANode: Unknown, Warnings: []string{"no RDMA device mlx4_0"}}},
 		{dgx(), `{name: a, bandwidth: 10Gbps, hca: "mlx5_0:x"}`,

@@ -32,6 +32,7 @@ func explainUsage(root *cobra.Command) {
 
 func explainGroups(c *cobra.Command) {
 	if !c.HasSubCommands() {
+		explainArgument(c)
 		return
 	}
 	accept := c.Args
@@ -47,6 +48,21 @@ func explainGroups(c *cobra.Command) {
 	}
 	for _, sub := range c.Commands() {
 		explainGroups(sub)
+	}
+}
+
+// explainArgument makes c say that it takes no argument, where [cobra.NoArgs] speaks of an unknown command.
+func explainArgument(c *cobra.Command) {
+	accept := c.Args
+	if accept == nil || accept(c, nil) != nil {
+		return // it takes arguments
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		err := accept(c, args)
+		if err != nil && err.Error() == cobra.NoArgs(c, args).Error() {
+			return fmt.Errorf("%s takes no argument %q: see %[1]s --help", c.CommandPath(), args[0])
+		}
+		return err
 	}
 }
 

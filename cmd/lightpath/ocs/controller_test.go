@@ -146,7 +146,7 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 		lightpath.Refuse(t, "", c.words, append([]string{"ocs"}, c.args...)...)
 	}
 	core.Resign(controller.ErrNotLeader)
-	refused([]string{"127.0.0.1:1: ", "refused"}, "ocs", "status", "--controller", "127.0.0.1:1")
+	refused([]string{"127.0.0.1:1: ", "refused", "lightpath ocsd"}, "ocs", "status", "--controller", "127.0.0.1:1")
 }
 
 func TestOCSCerts(t *testing.T) {

@@ -92,7 +92,7 @@ func (o *flags) planes() (*fabric.Fabric, []int, error) {
 
 // onePlane is planes for commands that need --plane.
 func (o *flags) onePlane() (*fabric.Fabric, int, error) {
-	if o.plane == "" {
+	if o.plane == "" && o.fabric != "" {
 		return nil, 0, errors.New("--plane is required")
 	}
 	f, all, err := o.planes()

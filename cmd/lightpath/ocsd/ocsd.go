@@ -47,7 +47,7 @@ docs/operations.md how to run it.`,
 			}
 			o, f, err := fabric.LoadOCSD(config)
 			if err != nil {
-				return err
+				return fmt.Errorf("--config: %w", err)
 			}
 			s := &service{o: o, f: f, config: config, plans: plans, log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 			return s.run(cmd.Context())

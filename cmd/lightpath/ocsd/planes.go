@@ -147,9 +147,7 @@ func openPanel(o *fabric.OCSD, f *fabric.Fabric) (closingPanel, error) {
 		return board, nil
 	}
 	state, err := kernel.Load(kernel.Name(f))
-	if errors.Is(err, kernel.ErrNotUp) {
-		return nil, fmt.Errorf("%w: run lightpath fabric up --fabric %s", err, o.Fabric)
-	} else if err != nil {
+	if err != nil {
 		return nil, err
 	}
 	board, err := kernel.Open(state)

@@ -208,7 +208,11 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	log.Info("in charge", "controller", core.Name())
 	logPlanes(log, core, at)
 	why := watch(ctx, l, base)
-	log.Warn("not in charge any more", "reason", why)
+	if ctx.Err() != nil {
+		log.Info("ends as asked")
+	} else {
+		log.Warn("not in charge any more", "reason", why)
+	}
 	core.Resign(why)
 	return nil
 }

@@ -83,7 +83,7 @@ func TestLog(t *testing.T) {
 	require.NoError(t, core.Set(0, circuit.Shift(ports, 2), "ann"))
 	books[0].has(t, "INFO", "plane was set", "plane=p", "by=ann")
 	require.NoError(t, stops[0]())
-	books[0].has(t, "WARN", "not in charge any more")
+	books[0].has(t, "INFO", "ends as asked")
 	books[1].has(t, "INFO", "in charge", "token=2")
 	books[1].has(t, "WARN", "plane is out of service", "plane=p", "disabled by ann: fibre work")
 	await.Until(t, "the second controller has a core", func() bool { return rules(runners[1]) })

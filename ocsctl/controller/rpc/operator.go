@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"google.golang.org/grpc"
 
@@ -60,7 +61,12 @@ func (o *Operator) each(ctx context.Context, call func(ocspb.OperatorsClient) er
 		if err == nil {
 			return nil
 		}
-		why = append(why, fmt.Sprintf("%s: %v", o.endpoints[i].address, err))
+		at := o.endpoints[i].address
+		if strings.Contains(err.Error(), syscall.ECONNREFUSED.Error()) { // gRPC keeps the text only
+			why = append(why, fmt.Sprintf("no controller listens at %s: is lightpath ocsd running? (%v)", at, err))
+		} else {
+			why = append(why, fmt.Sprintf("%s: %v", at, err))
+		}
 		failed.wraps = append(failed.wraps, err)
 		if ctx.Err() != nil {
 			break
