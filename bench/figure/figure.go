@@ -69,6 +69,20 @@ func (t *Table) CSV() []byte {
 	return b.Bytes()
 }
 
+// Transposed returns the table with a row for each column: a table of many columns and few rows fits a terminal.
+func (t *Table) Transposed() Table {
+	var across Table
+	for c, name := range t.Columns {
+		row := []string{name}
+		for _, r := range t.Rows {
+			row = append(row, r[c])
+		}
+		across.Rows = append(across.Rows, row)
+	}
+	across.Columns, across.Rows = across.Rows[0], across.Rows[1:]
+	return across
+}
+
 // Text returns the table in columns of equal width, for a terminal.
 func (t *Table) Text() string {
 	var b strings.Builder

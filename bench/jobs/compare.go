@@ -158,9 +158,10 @@ func (r *Row) Find(sharing delta.Sharing) *Outcome {
 // part that the lower bound allows: no circuits and no rates save more.
 func Table(rows []*Row) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "%32s  %50s  %23s  %13s  %13s\n", "", "NCT", "saved", "ports", "seconds")
 	fmt.Fprintf(&b, "%-14s %5s %6s %4s  %10s %10s %10s %8s %8s  %7s %7s %7s  %6s %6s  %6s %6s\n",
 		"model", "Gb/s", "tokens", "MBs", delta.PropAlloc, delta.SqrtAlloc, delta.IterHalve, fast, "critical",
-		"saved", "saved", "at most", "ports", "ports", "s", "s")
+		fast, "crit.", "at most", fast, "crit.", fast, "crit.")
 	for _, r := range rows {
 		fair, critical := r.Find(delta.Fair), r.Find(delta.Critical)
 		fmt.Fprintf(&b, "%-14s %5.0f %6d %4d  %10s %10s %10s %8s %8s  %7s %7s %7s  %5.1f%% %5.1f%%  %6.2f %6.2f\n",

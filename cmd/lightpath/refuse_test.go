@@ -50,6 +50,7 @@ func TestRefusedArguments(t *testing.T) {
 		{[]string{"plan", "check", "--in", problem, "--plan", none}, []string{"--plan", none}},
 		{[]string{"plan", "check", "--in", problem, "--plan", problem}, []string{problem, "planes"}},
 		{[]string{"plan", "show", "--plan", none}, []string{"--plan", none}},
+		{[]string{"plan", "cache", "ls", "--dir", none}, []string{"--dir", none}},
 		{[]string{"plan", "problem"}, []string{"--collective", "required"}},
 		{[]string{"plan", "build"}, []string{"--collective", "required"}},
 		{auto("--initial", "first"), []string{"--initial", "--algorithm"}},

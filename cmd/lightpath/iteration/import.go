@@ -39,8 +39,8 @@ parallelism, which the other flags change: a pipeline whose stages work side by 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "%d calls of %d communicators on %d ranks; computation %s\n", len(t.Calls),
-				len(t.Communicators), t.Ranks, iteration.Millis(t.Longest(nil)))
+			fmt.Fprintf(os.Stderr, "%d calls on %d ranks, communicators: %d; computation %s\n", len(t.Calls),
+				t.Ranks, len(t.Communicators), iteration.Millis(t.Longest(nil)))
 			return cli.WriteOutput("out", f.out, t.Encode())
 		},
 	}

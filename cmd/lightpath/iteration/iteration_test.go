@@ -80,7 +80,7 @@ func TestIteration(t *testing.T) {
 		"1,2",
 		"--reconfig", "10us,1ms", "--time-limit", "300ms")
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) != 6 || !strings.Contains(lines[5], "packet planes") {
+	if len(lines) != 7 || !strings.Contains(lines[6], "packet planes") {
 		t.Errorf("%q", text)
 	}
 	var explained struct {

@@ -99,13 +99,14 @@ func (f *recordFlags) record(ctx context.Context, args []string) (err error) {
 		return fmt.Errorf("cannot start %s: %w", args[0], err)
 	}
 	ended := c.Wait()
-	if err := f.deliver(folder, strings.Join(args, " ")); err != nil {
-		return errors.Join(err, ended)
+	err = f.deliver(folder, strings.Join(args, " "))
+	switch {
+	case ended == nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", args[0], ended, err)
 	}
-	if ended != nil {
-		return cli.No(fmt.Errorf("%s: %w", args[0], ended))
-	}
-	return nil
+	return cli.No(fmt.Errorf("%s: %w", args[0], ended))
 }
 
 // Deliver merges the files of a folder, and writes the trace.
@@ -124,8 +125,8 @@ func (f *recordFlags) deliver(folder, name string) error {
 	m.Trace.Name = name
 	fmt.Fprintf(os.Stderr, "%d processes over %s made %d calls: %d iterations of %d calls, after %d others\n", len(list),
 		list[0].Library, m.Calls, m.Repeats, m.Period, m.Left)
-	fmt.Fprintf(os.Stderr, "%d calls of %d communicators on %d ranks; an iteration took %s, %s of it in calls\n",
-		len(m.Trace.Calls), len(m.Trace.Communicators), m.Trace.Ranks, iteration.Millis(m.IterationUS),
+	fmt.Fprintf(os.Stderr, "%d calls on %d ranks, communicators: %d; an iteration took %s, %s of it in calls\n",
+		len(m.Trace.Calls), m.Trace.Ranks, len(m.Trace.Communicators), iteration.Millis(m.IterationUS),
 		iteration.Millis(m.InCallsUS))
 	warnRecording(m)
 	return cli.WriteOutput("out", f.out, m.Trace.Encode())

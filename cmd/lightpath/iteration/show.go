@@ -156,6 +156,7 @@ func printPoints(points []iteration.Point, asJSON bool) error {
 		}
 		return cli.PrintJSON(map[string]any{"advice": iteration.Advice(points), "fabrics": rows})
 	}
+	cli.Println("communication that an iteration waits for; longer: the iteration, beside packet planes")
 	cli.Printf("%6s %10s %12s %12s %12s %12s %10s\n", "planes", "switching", iteration.PerCall, iteration.Static,
 		iteration.Iteration, iteration.Packet, "longer")
 	for i := range points {

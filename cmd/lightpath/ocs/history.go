@@ -261,7 +261,7 @@ func durationColumn(d time.Duration) string {
 	if d == 0 {
 		return "-"
 	}
-	return d.String()
+	return d.Round(time.Microsecond).String()
 }
 
 func orDash(text string) string {

@@ -48,7 +48,15 @@ func newCache() *cobra.Command {
 		}
 		return cache.Open(path)
 	}
-	cmd.AddCommand(newCacheList(open), newCacheShow(open), newCacheRemove(open), newCacheWarm(open))
+	existing := func() (*cache.Cache, error) { // only warm makes a directory
+		if dir != "" {
+			if _, err := os.Stat(dir); err != nil {
+				return nil, fmt.Errorf("--dir: %w", err)
+			}
+		}
+		return open()
+	}
+	cmd.AddCommand(newCacheList(existing), newCacheShow(existing), newCacheRemove(existing), newCacheWarm(open))
 	return cmd
 }
 

@@ -174,7 +174,7 @@ func (f *deltaFlags) finish(ctx context.Context, p *delta.Planner, plan *delta.P
 		return err
 	}
 	if f.out != "" && f.out != "-" {
-		fmt.Fprintf(os.Stderr, "%s, %s shares: iteration %.6g us (ideal %.6g), %s, %d of %d ports%s\n",
+		fmt.Fprintf(os.Stderr, "%s, %s shares: iteration %.10g us (ideal %.10g), %s, %d of %d ports%s\n",
 			r.Algorithm, r.Sharing, r.MakespanUS, r.IdealUS, r.NCTText(), r.PortsUsed, r.Ports, cli.EndedEarly(ctx))
 	}
 	return nil

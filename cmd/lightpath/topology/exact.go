@@ -121,7 +121,7 @@ func (f *exactFlags) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case solved.Schedule == nil:
-		return cli.No(fmt.Errorf("%s: %v after %v; the search has %.6g us",
+		return cli.No(fmt.Errorf("%s: %v after %v; the search has %.10g us",
 			s.Name(), solved.Status, solved.Wall.Round(time.Second), found.Makespan))
 	}
 	return cli.Deliver(ctx, "topology", func() error { return f.finish(p, found, start, solved, s.Name()) })
@@ -181,7 +181,7 @@ func (f *exactFlags) finish(
 	if err := cli.WriteOutput("out", f.out, r.Encode()); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%s: iteration %.6g us (search %.6g, bound %.6g), %s, %d of %d ports, %s\n",
+	fmt.Fprintf(os.Stderr, "%s: iteration %.10g us (search %.10g, bound %.10g), %s, %d of %d ports, %s\n",
 		algorithm, r.MakespanUS, found.Makespan, solved.BoundUS, r.NCTText(), r.PortsUsed, r.Ports, note)
 	return nil
 }

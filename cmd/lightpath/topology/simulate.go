@@ -93,7 +93,8 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 func (f *simulateFlags) write(c *figure.Clusters, jobs int) error {
 	table := c.Table()
 	if f.json != "-" {
-		cli.Print(table.Text())
+		across := table.Transposed()
+		cli.Print(across.Text())
 	}
 	fig := &figure.Figure{Paper: "lumoscore", Name: "simulate", Title: fmt.Sprintf("%d jobs on %d GPUs", jobs, f.gpus),
 		Columns: 2, Panels: c.Panels(), Table: table}

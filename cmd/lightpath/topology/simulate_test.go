@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func TestLumosSimulate(t *testing.T) {
 	o := lightpath.Run(t, jobTrace, "topology", "lumos", "simulate", "--gpus", "256", "--fabrics",
 		"best,lumos-1-25.6,clos-3-25.6", "--trace", "-",
 		"--csv", jobs, "--svg", picture, "--json", table, "--iterations", "3")
-	if o.Status != 0 || strings.Count(o.Stdout, "\n") != 4 || !strings.Contains(o.Stderr, "1 lines without GPUs") {
+	if o.Status != 0 || !strings.HasPrefix(o.Stdout, "fabric            best ") || !strings.Contains(o.Stderr, "1 lines without GPUs") {
 		t.Fatalf("%+v", o)
 	}
 	rows, err := csv.NewReader(strings.NewReader(clitest.Content(t, jobs))).ReadAll()
@@ -58,10 +59,8 @@ func TestLumosRouting(t *testing.T) {
 		if o.Status != 0 || len(lines) < 3 {
 			t.Fatalf("%+v", o)
 		}
-		for i, name := range want {
-			if f := strings.Fields(lines[i+1]); len(f) < 2 || f[1] != name {
-				t.Errorf("--routing %q: %v, want %s", routing, f, name)
-			}
+		if f := strings.Fields(lines[1]); !slices.Equal(f, []string{"routing", want[0], want[1]}) {
+			t.Errorf("--routing %q: %v, want %v", routing, f, want)
 		}
 	}
 }
