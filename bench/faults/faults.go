@@ -60,7 +60,7 @@ var (
 	// ErrProblem reports that a scenario failed.
 	ErrProblem = errors.New("a fault was not handled as it must be")
 	// ErrNone reports that no scenario has such a name.
-	ErrNone = errors.New("no scenario has a name like that")
+	ErrNone = errors.New("no scenario has a name like that (killed, drift, mirror, disabled and scpi select some)")
 )
 
 // scenarios returns all scenarios, in the order of the table.

@@ -190,8 +190,9 @@ def main():
         folder, results = pathlib.Path(name), collections.defaultdict(list)
         job = folder / "job.json"
         run(command_path(), "topology", "delta", "generate", "--full", "--out", job, *args.generate)
-        for _ in range(args.turns):
+        for turn in range(args.turns):
             for way in args.ways.split():
+                print(f"turn {turn + 1} of {args.turns}: {way}", file=sys.stderr, flush=True)
                 results[way].append(measure(args, folder, *way.split(":")))
     for way, turns in results.items():
         planned, count, size, _ = turns[0]

@@ -53,7 +53,7 @@ handled as required. Needs root; takes about two minutes, and leaves nothing beh
 			return errors.Join(err, failed)
 		},
 	}
-	cmd.Flags().StringVar(&only, "only", "", "play the scenarios whose names contain this")
+	cmd.Flags().StringVar(&only, "only", "", "play the scenarios whose names contain this, such as killed, drift, mirror, disabled, scpi")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "print a Markdown table")
 	return cmd
