@@ -64,8 +64,10 @@ func Verdict(ctx context.Context, err error) (status int, line string) {
 // NewRoot returns a tree of commands. It answers a misspelled command or flag with the nearest name.
 func NewRoot(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "lightpath",
-		Short:         "Collectives over optical circuit switches",
+		Use:   "lightpath",
+		Short: "Collectives over optical circuit switches",
+		Long: `Collectives over optical circuit switches, by a libnccl.so.2 and these commands.
+Begin with lightpath doctor, which checks this machine, and lightpath demo, which needs no root and no GPU.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

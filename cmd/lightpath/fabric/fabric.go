@@ -27,7 +27,9 @@ func New() *cobra.Command {
 		Long: `Builds the planes of a fabric file in the kernel of this host: a network namespace per rank with an interface
 per plane, and a switch whose circuits are real. Needs root and Linux 6.6. Where the file has several hosts, each
 builds its own part (--host), on the planes' interfaces, and runs an agent that writes its circuits for the
-controller.`,
+controller.
+
+In order: up, then the controller (lightpath ocsd), jobs, status, and down. docs/kernel.md has an example.`,
 	}
 	cmd.AddCommand(newUp(), newStatus(), newDown(), newCalibrate(), newAgent(),
 		newLose(), newDelay())

@@ -24,7 +24,9 @@ func New() *cobra.Command {
 		Short: "Plan all collectives of a training iteration together",
 		Long: `Plans all collectives of a training iteration together: each call ends on the circuits on which the next
 begins, and planes switch while the job computes. A trace says which calls an iteration makes and what it computes
-between them.`,
+between them.
+
+In order: record or import makes a trace, explain says whether circuits pay, plan plans it, check and show read that.`,
 	}
 	cmd.AddCommand(newImport(), newRecord(), newPlan(), newShow(),
 		newExplain(), newCheck())

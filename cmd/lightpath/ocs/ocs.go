@@ -25,6 +25,8 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ocs",
 		Short: "Look at and set the planes of a fabric, through their controller or on the switches themselves",
+		Long: `Shows and sets the planes of a fabric, through their controller (lightpath ocsd) or on the switches themselves.
+Begin with status, which changes nothing.`,
 	}
 	cmd.AddCommand(newStatus(), newSet(), newRewire(), newDrift(), newHistory(), newEnable(),
 		newDisable(), newConfirm(), newPorts(), newBaseline(), newRemap(), newCerts())

@@ -22,6 +22,8 @@ func newDelta() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delta",
 		Short: "Plan circuits between the pods of one training job (DELTA)",
+		Long: `Plans circuits between the pods of one training job (DELTA). In order: generate or import makes a job file,
+plan chooses its circuits, simulate says how long an iteration takes on them. docs/jobs-delta.md has an example.`,
 	}
 	cmd.AddCommand(newDeltaGenerate(), newDeltaPlan(), newDeltaSimulate(), newDeltaCompare(), newDeltaExact(),
 		newDeltaImport())

@@ -21,6 +21,8 @@ func newLumos() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lumos",
 		Short: "Plan clusters with a core of optical circuit switches (LumosCore)",
+		Long: `Plans clusters with a core of optical circuit switches (LumosCore). In order: wire lists the cables, plan makes
+the links that jobs need, rewire changes them for other jobs. docs/jobs-lumos.md has an example.`,
 	}
 	cmd.AddCommand(newLumosSizes(), newLumosWire(), newLumosPlan(), newLumosRewire(), newLumosSimulate(),
 		newLumosPlace())
