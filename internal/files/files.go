@@ -154,6 +154,14 @@ func target(path string) (string, error) {
 // replace renames a new file to path, which is no link. info describes the old file, nil if there
 // is none.
 func replace(path string, info fs.FileInfo, data []byte, perm fs.FileMode) error {
+	err := renameNew(path, info, data, perm)
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		pathErr.Path = path // not the name of the temporary file
+	}
+	return err
+}
+
+func renameNew(path string, info fs.FileInfo, data []byte, perm fs.FileMode) error {
 	if info != nil {
 		// The directory alone decides about a rename. The file's own permissions count too.
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -165,9 +173,6 @@ func replace(path string, info fs.FileInfo, data []byte, perm fs.FileMode) error
 	dir := filepath.Dir(path)
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir),
 		renameio.WithPermissions(perm), renameio.WithExistingPermissions())
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		pathErr.Path = path // not the name of the temporary file
-	}
 	if err != nil {
 		return err
 	}

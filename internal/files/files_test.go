@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -247,5 +248,26 @@ func TestCheckWrite(t *testing.T) {
 	}
 	if err := CheckWrite(path("fifo")); err != nil {
 		t.Errorf("a FIFO without a reader: %v", err)
+	}
+}
+
+// TestNoSpace: an error while the temporary file is written names the file that was asked for.
+func TestNoSpace(t *testing.T) {
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 8, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := Write(path, []byte("more than eight bytes"), 0o600)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if pathErr, ok := errors.AsType[*fs.PathError](err); !ok || pathErr.Path != path {
+		t.Errorf("%v, want an error of %s", err, path)
 	}
 }

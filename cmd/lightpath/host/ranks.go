@@ -135,7 +135,7 @@ func (o *ranksOptions) dumpAll(dir string) error {
 		fmt.Fprintln(os.Stderr, "lightpath:", err) // the others are worth having
 	}
 	if err := os.MkdirAll(o.dump, 0o700); err != nil {
-		return err
+		return fmt.Errorf("--dump: %w", err)
 	}
 	for _, text := range texts {
 		d, err := flight.Decode(text)
@@ -144,7 +144,7 @@ func (o *ranksOptions) dumpAll(dir string) error {
 		}
 		path := filepath.Join(o.dump, d.FileName())
 		if err := files.Write(path, append(text, '\n'), 0o600); err != nil {
-			return err
+			return fmt.Errorf("--dump: %w", err)
 		}
 		cli.Println(path)
 	}

@@ -46,7 +46,11 @@ func newCache() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return cache.Open(path)
+		c, err := cache.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("--dir: %w", err)
+		}
+		return c, nil
 	}
 	existing := func() (*cache.Cache, error) { // only warm makes a directory
 		if dir != "" {
