@@ -107,6 +107,7 @@ func TestRefusedArguments(t *testing.T) {
 			[]string{"wrong file", "ngpus: 3, want 4"}},
 		{bench("--planner", "magic"), []string{"--planner", "magic", "swot, weave"}},
 		{bench("--planes", "-1"), []string{"--planes"}},
+		{[]string{"bench", "barrier", "--rounds", "-1"}, []string{"--rounds", "-1"}},
 		{bench("--timeout", "-1s"), []string{"--timeout", "-1s"}},
 		{bench("--rest", "-1s"), []string{"--rest", "-1s"}},
 		{bench("--device", "0"), []string{"--device", "--memory device"}},

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -34,11 +35,17 @@ wakes them (sleep), and gRPC over loopback.`,
 			if carrier != "all" && carrier != "shm" && carrier != "grpc" {
 				return fmt.Errorf("--carrier: %q is not shm, grpc or all", carrier)
 			}
+			if rounds < 1 {
+				return fmt.Errorf("--rounds: %d; at least 1", rounds)
+			}
+			if err := errors.Join(cli.CheckOutput("json", jsonOut), cli.CheckOutput("svg", svg)); err != nil {
+				return err
+			}
 			reports, err := runBarriers(sizes, rounds, carrier)
 			if err != nil {
 				return cli.No(err)
 			}
-			printBarriers(cli.Stdout, reports)
+			printBarriers(beside(jsonOut), reports)
 			if svg != "" {
 				if err := cli.WriteOutput("svg", svg, reports[0].SVG()); err != nil {
 					return err
@@ -92,7 +99,7 @@ func runBarriers(sizes []int, rounds int, carrier string) ([]*barrier.Report, er
 
 func printBarriers(w io.Writer, all []*barrier.Report) {
 	fmt.Fprintf(w, "%-16s %-6s %6s %6s  %10s %10s %10s %10s\n",
-		"carrier", "ranks", "number", "CPUs", "p50", "p90", "p99", "max")
+		"carrier", "waits", "ranks", "CPUs", "p50", "p90", "p99", "max")
 	for _, r := range all {
 		fmt.Fprintf(w, "%-16s %-6s %6d %6d  %10v %10v %10v %10v\n",
 			r.Name, r.Mode, r.Ranks, r.CPUs, r.All.P50, r.All.P90, r.All.P99, r.All.Max)

@@ -56,7 +56,7 @@ Matrices:
 			}
 			results, err := exchange.Run(cmd.Context(), o)
 			if len(results) > 0 {
-				exchange.WriteTable(cli.Stdout, o, results)
+				exchange.WriteTable(beside(f.jsonOut), o, results)
 			}
 			if err != nil {
 				return cli.No(err)

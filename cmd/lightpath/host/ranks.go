@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,14 @@ With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR)
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.address != "" {
-				return status.AskRAS(o.address, o.timeout, o.verbose, o.json, cli.Stdout)
+				err := status.AskRAS(o.address, o.timeout, o.verbose, o.json, cli.Stdout)
+				if errors.Is(err, syscall.ECONNREFUSED) {
+					err = fmt.Errorf("no process with a communicator listens there (NCCL_RAS_ADDR): %w", err)
+				}
+				if err != nil {
+					err = fmt.Errorf("--address: %w", err)
+				}
+				return err
 			}
 			cfg, err := settings.Load()
 			if err != nil {
