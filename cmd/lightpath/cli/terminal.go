@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"time"
 )
 
 // IsTerminal reports whether f is a terminal.
@@ -35,6 +36,34 @@ func Progress(what string) func(done, total int) {
 		if done == total {
 			fmt.Fprintln(os.Stderr)
 		}
+	}
+}
+
+// Waiting shows on a terminal for how many seconds what has run, from the second one on, until the caller calls stop.
+func Waiting(what string) (stop func()) {
+	if !IsTerminal(os.Stderr) {
+		return func() {}
+	}
+	began, ended, gone := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				fmt.Fprint(os.Stderr, "\r\033[K")
+				return
+			case <-tick.C:
+				if s := time.Since(began).Round(time.Second); s >= 2*time.Second {
+					fmt.Fprintf(os.Stderr, "\r\033[K%s: %v", what, s)
+				}
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-gone
 	}
 }
 

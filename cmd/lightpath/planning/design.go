@@ -19,12 +19,14 @@ import (
 // design chooses the algorithm along with the plan, and writes the plan.
 func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	switch {
+	case f.ranks < 0:
+		return fmt.Errorf("--ranks: %d; at least 1", f.ranks)
 	case f.collective == "" || f.ranks < 1 || f.bytes == "":
 		return errors.New("--collective, --ranks and --bytes are required")
 	case f.initial == "first":
 		return errors.New("--initial: first needs an --algorithm, whose first step it is")
 	}
-	if err := cli.Positive("time-limit", pf.limit); err != nil {
+	if err := errors.Join(cli.Positive("time-limit", pf.limit), cli.CheckOutput("out", pf.out)); err != nil {
 		return err
 	}
 	c, bytes, err := f.call()
@@ -40,10 +42,12 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	}
 	ctx, cancel := cli.Limited(cmd, pf.limit)
 	defer cancel()
+	stop := cli.Waiting(fmt.Sprintf("planning, at most %v", pf.limit))
 	choice, err := codesign.Choose(ctx, codesign.Request{
 		Collective: c, Ranks: f.ranks, Root: f.root, Bytes: float64(bytes), Fabric: template, Planner: pf.planner,
 		Options: planner.Options{TimeLimit: pf.limit, Seed: pf.seed},
 	})
+	stop()
 	switch {
 	case errors.Is(err, planner.ErrInfeasible):
 		return cli.No(err)
@@ -98,7 +102,7 @@ const mostShown = 12
 // printConsidered tabulates the alternatives, the best first.
 func printConsidered(w io.Writer, choice *codesign.Choice) {
 	fmt.Fprintf(w, "algorithm %s, of %d considered:\n", choice.Algorithm, len(choice.Considered))
-	fmt.Fprintf(w, "%-32s %6s %-9s %14s %14s  %s\n", "algorithm", "steps", "planner", "CCT (us)", "bound (us)", "")
+	fmt.Fprintf(w, "%-32s %6s %-9s %14s %14s  %s\n", "algorithm", "steps", "planner", "CCT (us)", "bound (us)", "effort")
 	without := 0
 	for i, a := range choice.Considered {
 		switch {

@@ -66,7 +66,9 @@ func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error
 	if err != nil {
 		return err
 	}
+	stop := cli.Waiting(fmt.Sprintf("planning, at most %v", f.limit))
 	plan, err := planner.Solve(ctx, f.planner, p, planner.Options{TimeLimit: f.searchTime(ctx, p), Seed: f.seed})
+	stop()
 	switch {
 	case errors.Is(err, planner.ErrInfeasible):
 		return cli.No(err)

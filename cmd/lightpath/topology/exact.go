@@ -112,9 +112,11 @@ func (f *exactFlags) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--solver: %w", err)
 	}
+	stop := cli.Waiting(fmt.Sprintf("%s, at most %v for each pass", s.Name(), f.limit))
 	solved, err := job.Solve(ctx, milp.SolveOptions{
 		Solver: s, TimeLimit: f.limit, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports,
 	})
+	stop()
 	switch {
 	case ctx.Err() != nil:
 		return f.searched(ctx, p, found)
