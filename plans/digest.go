@@ -69,8 +69,8 @@ func VerifyDigest(problem *Problem, plan *Plan) error {
 		return err
 	}
 	if subtle.ConstantTimeCompare([]byte(want), []byte(plan.Digest)) != 1 {
-		return fmt.Errorf("%w: the plan was changed, or is for another problem: it states %.80q, its content has %s", ErrDigest,
-			plan.Digest, want)
+		return fmt.Errorf("%w: the plan was changed, or is for another problem: it states %.80q, its content has %s",
+			ErrDigest, plan.Digest, want)
 	}
 	return nil
 }

@@ -167,7 +167,8 @@ func TestBenchRanksOfLauncher(t *testing.T) {
 
 // TestBarrierJSON: standard output has the JSON alone.
 func TestBarrierJSON(t *testing.T) {
-	text := lightpath.Succeed(t, "", "bench", "barrier", "--ranks", "2", "--rounds", "1", "--carrier", "shm", "--json", "-")
+	text := lightpath.Succeed(t, "", "bench", "barrier", "--ranks", "2", "--rounds", "1", "--carrier", "shm", "--json",
+		"-")
 	var rows []map[string]any
 	if err := json.Unmarshal([]byte(text), &rows); err != nil || len(rows) != 2 {
 		t.Errorf("%v: %q", err, text)

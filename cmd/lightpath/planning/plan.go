@@ -23,8 +23,9 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Make, check and show plans",
-		Long: `Makes, checks and shows plans of one collective. In order: problem describes a collective on a fabric, solve plans
-it, check and show read the plan. build does the first two, and chooses the algorithm. cache warm makes plans for jobs.`,
+		Long: `Makes, checks and shows plans of one collective. In order: problem describes a collective on a fabric, solve
+plans it, check and show read the plan. build does the first two, and chooses the algorithm. cache warm makes plans for
+jobs.`,
 	}
 	cmd.AddCommand(newSolve(), newCheck(), newShow(), newBuild(), newProblem(), newCache())
 	return cmd
