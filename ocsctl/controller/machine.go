@@ -265,8 +265,7 @@ func (m *machine) fail(pl *plane, err error, now int64) {
 
 // save writes the plane's fault to the journal.
 func (m *machine) save(pl *plane, now int64) {
-	e := Event{Kind: Failed, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1, Err: pl.fault.Error(),
-		Cause: CauseOf(pl.fault), Desired: pl.desired}
+	e := pl.failure()
 	if pl.saved = m.cfg.Journal == nil; pl.saved {
 		m.event(now, e)
 		return
@@ -281,6 +280,12 @@ func (m *machine) save(pl *plane, now int64) {
 			m.ready(pl, to, now)
 		}
 	}
+}
+
+// failure returns the event of the plane's fault.
+func (pl *plane) failure() Event {
+	return Event{Kind: Failed, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1, Err: pl.fault.Error(),
+		Cause: CauseOf(pl.fault), Desired: pl.desired}
 }
 
 // faultSaved takes the journal's answer to save.

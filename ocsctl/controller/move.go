@@ -239,6 +239,10 @@ func (m *machine) abort(pl *plane, err error, now int64) {
 		o.done(fmt.Errorf("controller: plane %d epoch %d: %w", pl.index, pl.epoch, err))
 	}
 	if pl.fault != nil { // the plane is out of service already: publish its new map
+		if o != nil { // operators look for the reason why their last order failed
+			pl.fault = fmt.Errorf("plane %d epoch %d: %w", pl.index, pl.epoch, err)
+			m.event(now, pl.failure())
+		}
 		m.publish(pl)
 		m.grant(now)
 		return

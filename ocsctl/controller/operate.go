@@ -277,6 +277,8 @@ func (m *machine) noneLeft(mask uint64) error {
 // reason returns why a plane is out of service; "": it is in service.
 func (pl *plane) reason() string {
 	switch {
+	case pl.fault != nil && pl.off != "":
+		return fmt.Sprintf("%v; also %s", pl.fault, pl.off)
 	case pl.fault != nil:
 		return pl.fault.Error()
 	case pl.off != "":

@@ -3,11 +3,14 @@ package controller
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
+	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
 
@@ -123,6 +126,37 @@ func TestSetKeepsADisabledPlaneOut(t *testing.T) {
 	if err := *r.enable(0); err != nil || r.plane(0).State != Resident {
 		t.Error(err, r.plane(0))
 	}
+}
+
+// TestFailedPlaneIsLookedAt: an operator sees what the switch of a failed plane has now, and why the last order failed.
+func TestFailedPlaneIsLookedAt(t *testing.T) {
+	r := newTestRig(t, 3, 1, withTimed)
+	var failures atomic.Int32
+	t.Cleanup(r.core.watchKinds(func(Event) { failures.Add(1) }, Failed))
+	r.timed.unwell[0] = driver.ErrNoAnswer
+	r.timed.news(0)
+	require.NoError(t, *r.disable(0))
+	r.timed.unwell[0], r.dev.maps[0] = nil, circuit.AllDark(3)
+	r.timed.news(0)
+	p := r.plane(0)
+	if !p.Map.Equal(circuit.AllDark(3)) || !p.Desired.Equal(circuit.Shift(3, 1)) || p.Cause != CauseUnresponsive {
+		t.Errorf("%+v", p)
+	}
+	for _, part := range []string{"does not answer", "also disabled by ann: fibre work", "it answers again"} {
+		if !strings.Contains(p.Reason, part) {
+			t.Errorf("%q lacks %q", p.Reason, part)
+		}
+	}
+	r.dev.wrong[0] = circuit.Shift(3, 0)
+	answer := r.set(0, circuit.Shift(3, 2))
+	r.timed.news(0)
+	r.pass(2 * time.Second)
+	r.timed.news(0)
+	want(t, "set", *answer, ocsctl.ErrReconfFailed)
+	if p = r.plane(0); !strings.Contains(p.Reason, "3 circuits are wrong, port 0 leads to 0, want 2") {
+		t.Errorf("%+v", p)
+	}
+	await.Until(t, "both failures are in the history", func() bool { return failures.Load() == 2 })
 }
 
 // TestEnable has the device verify the circuits before the plane is in service.

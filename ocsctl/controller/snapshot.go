@@ -82,6 +82,9 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 		Verified: m.verified(pl), Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
 		Past: pl.past,
 	}
+	if pl.fault != nil && !pl.move.on {
+		m.lookAgain(pl, &p)
+	}
 	if m.meter != nil && !pl.move.on {
 		p.Unlit = m.meter.Unlit(pl.index)
 	}
@@ -89,7 +92,7 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 		p.Trial = &Trial{Planes: t.Planes, Until: t.Until, Who: t.Who}
 	}
 	p.Dim, p.Out = slices.Sorted(maps.Keys(pl.dim)), slices.Clone(pl.out())
-	if pl.desired != nil && !pl.desired.Equal(pl.m) {
+	if pl.desired != nil && !pl.desired.Equal(p.Map) {
 		p.Desired = pl.desired
 	}
 	if r := m.round(pl); r != nil {
@@ -108,6 +111,19 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 		p.State, p.Cause = Down, pl.cause()
 	}
 	return p
+}
+
+// lookAgain shows the map that the device of a failed plane has now. It may have changed since the failure, which only
+// an operator ends.
+func (m *machine) lookAgain(pl *plane, p *PlaneSnapshot) {
+	observed, err := m.read(pl)
+	if err != nil {
+		return
+	}
+	p.Map = observed
+	if c := pl.cause(); c == CauseUnresponsive || c == CauseUnknown {
+		p.Reason += "; it answers again"
+	}
 }
 
 // verified returns how the circuits of a plane were verified; "" while they move or are not as desired.

@@ -1,14 +1,18 @@
 package switches
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
 
@@ -82,4 +86,46 @@ func TestRefusedMove(t *testing.T) {
 			c.serves(0)
 		})
 	}
+}
+
+// TestPortsOfASilentSwitch: readings do not outlive the answers of the switch.
+func TestPortsOfASilentSwitch(t *testing.T) {
+	f := newFake(ranks)
+	var silent atomic.Bool
+	r := &rig{T: t, spy: &spy{}, news: make(chan int, 64)}
+	silent.Store(true)
+	r.start(Config{
+		Planes: fakePlanes(1), DriftInterval: 5 * time.Millisecond, Misses: 1,
+		Open: func(context.Context, string, driver.Ports) (driver.Switch, error) {
+			if silent.Load() {
+				return nil, driver.ErrNoAnswer
+			}
+			return mute{f, &silent}, nil
+		},
+	})
+	state := func(want string) {
+		t.Helper()
+		r.until(func() bool {
+			ports := r.dev.Ports(0)
+			return len(ports) == ranks && ports[1].Label == "p1/p5" && ports[1].State == want
+		})
+	}
+	state("")
+	silent.Store(false)
+	state("TUNED")
+	silent.Store(true)
+	state("")
+}
+
+// mute is a switch that sometimes does not answer.
+type mute struct {
+	*fake
+	silent *atomic.Bool
+}
+
+func (m mute) Read(ctx context.Context) (circuit.Permutation, error) {
+	if m.silent.Load() {
+		return nil, driver.ErrNoAnswer
+	}
+	return m.fake.Read(ctx)
 }

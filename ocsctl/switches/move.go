@@ -329,7 +329,7 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 			p.failure = j.failure()
 		}
 		if unknown != nil {
-			p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, unknown, unknown, "", nil
+			p.lose(unknown)
 		} else {
 			u.see(p, health)
 		}

@@ -316,7 +316,7 @@ func (d *Device) Unlit(index int) []int {
 	return slices.Clone(p.unlit)
 }
 
-// Ports implements controller.PortReporter. Before the first answer of the switch, the ports have labels only.
+// Ports implements controller.PortReporter. While the switch does not answer, the ports have labels only.
 func (d *Device) Ports(index int) []controller.PortState {
 	p, err := d.plane(index)
 	if err != nil {

@@ -230,7 +230,7 @@ func (u *unit) look(ctx context.Context) {
 			u.s.Forget(ctx)
 		}
 		u.update(func(p *plane) {
-			p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, err, err, "", nil
+			p.lose(err)
 		})
 		return
 	}
@@ -327,6 +327,15 @@ func (u *unit) see(p *plane, health []driver.Health) {
 	found := u.problems(p, health)
 	u.logProblems(p, found)
 	p.watch, p.unlit = badPorts(found), unlit(found)
+}
+
+// lose records that the switch's state is not known, and why. The caller holds Device.mu.
+func (p *plane) lose(why error) {
+	p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, why, why, "", nil
+	p.readings = make([]controller.PortState, len(p.ports.In))
+	for r := range p.readings {
+		p.readings[r].Label = p.ports.Label(r)
+	}
 }
 
 // readPorts records what the last read says of the ports of a plane. A port's power is that of its circuit, which the

@@ -277,16 +277,19 @@ func strayed(s state, in input, a answer) []state {
 	return nil
 }
 
-// seen compares a plane with a snapshot.
+// seen compares a plane with a snapshot. That of a failed plane shows the map that the device has now.
 func seen(s state, o output) []state {
+	failed := o.health >= broken
 	switch {
-	case o.epoch != s.epoch || o.holder != s.holder || s.m != "" && o.m != s.m:
+	case o.epoch != s.epoch || o.holder != s.holder || s.m != "" && o.m != s.m && !failed:
 		return nil
 	case o.health == well && (s.health != well || s.off() != ""), o.health == off && s.off() != o.text,
-		o.health >= broken && s.health == well:
+		failed && s.health == well:
 		return nil
 	}
-	s.m = o.m
+	if !failed {
+		s.m = o.m
+	}
 	return []state{s}
 }
 
