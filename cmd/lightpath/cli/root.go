@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -32,9 +34,19 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 	status, line := Verdict(ctx, err)
 	if line != "" {
-		fmt.Fprintln(os.Stderr, "lightpath:", line)
+		fmt.Fprintln(os.Stderr, "lightpath:", printable(line))
 	}
 	return status
+}
+
+// printable makes an error safe for a terminal: a switch or a controller may have written a part of it.
+func printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, line)
 }
 
 // NoIf returns err as the answer "no" if negative says that it is one.

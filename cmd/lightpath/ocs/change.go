@@ -1,6 +1,7 @@
 package ocs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,8 @@ func (f *changeFlags) controllerOnly() error {
 	return nil
 }
 
-// readMaps reads the maps of planes: of all of names the same one, or an object of a file with one for each.
+// readMaps reads the maps of planes: the same one for all of names, or an object of a file with one for each plane.
 func readMaps(spec string, names []string, ports int) (map[string]circuit.Permutation, error) {
-	all := make(map[string]circuit.Permutation)
 	var m circuit.Permutation
 	var err error
 	if kind, _, _ := strings.Cut(spec, ":"); slices.Contains([]string{"", "dark", "ring", "xor"}, kind) {
@@ -57,28 +57,46 @@ func readMaps(spec string, names []string, ports int) (map[string]circuit.Permut
 		if data, err = cli.ReadInput("map", spec); err != nil {
 			return nil, err
 		}
-		if decode.StrictJSON(data, &all) == nil {
-			for name, m := range all {
-				if err := m.Validate(ports); err != nil {
-					return nil, fmt.Errorf("--map %s: plane %s: %w", spec, name, err)
-				}
-			}
-			return all, nil
+		if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+			return planeMaps(spec, data, ports)
 		}
-		clear(all)
 		m, err = fileMap(spec, data, ports)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if len(names) == 0 {
-		return nil, errors.New("--plane is required")
-	}
+	all := make(map[string]circuit.Permutation)
 	for _, name := range names {
 		all[name] = m
 	}
 	return all, nil
 }
+
+// planeMaps reads an object with the map of each plane by name.
+func planeMaps(spec string, data []byte, ports int) (map[string]circuit.Permutation, error) {
+	all := make(map[string]circuit.Permutation)
+	r := decode.NewReader(data)
+	err := r.Object(func(name string) error {
+		m, err := decode.List(r, ports, r.Between(circuit.Dark, ports-1))
+		if err == nil {
+			if err = circuit.Permutation(m).Validate(ports); err != nil {
+				err = r.Errorf("%w", err)
+			}
+		}
+		all[name] = m
+		return err
+	})
+	if err == nil {
+		err = r.End()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--map %s: %w", spec, err)
+	}
+	return all, nil
+}
+
+// unique returns the different names, in order.
+func unique(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
 // change returns the change that the flags describe, for the planes of a snapshot.
 func (f *changeFlags) change(s *controller.Snapshot, plane string) (controller.Change, []int, error) {
@@ -89,20 +107,31 @@ func (f *changeFlags) change(s *controller.Snapshot, plane string) (controller.C
 	}
 	ports := len(s.Ports)
 	targets, err := readMaps(f.spec, named, ports)
-	if err != nil {
+	switch {
+	case err != nil:
 		return c, nil, err
+	case len(targets) == 0:
+		return c, nil, errors.New("--plane is required, or a file of --map that names planes")
+	case named != nil && !slices.Equal(slices.Sorted(maps.Keys(targets)), unique(named)):
+		return c, nil, fmt.Errorf("--map %s names other planes than --plane %s", f.spec, plane)
 	}
 	var current map[string]circuit.Permutation
 	if f.ifCurrent != "" {
 		if current, err = readMaps(f.ifCurrent, slices.Collect(maps.Keys(targets)), ports); err != nil {
 			return c, nil, fmt.Errorf("--if-current: %w", err)
 		}
+		if !slices.Equal(slices.Sorted(maps.Keys(targets)), slices.Sorted(maps.Keys(current))) {
+			return c, nil, fmt.Errorf("--if-current %s names other planes than the change", f.ifCurrent)
+		}
 	}
 	var planes []int
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
 		j, err := planeNumber(name, planeNames(s))
-		if err != nil || j < 0 {
-			return c, nil, fmt.Errorf("--plane: %q: %w", name, err)
+		switch {
+		case err != nil:
+			return c, nil, fmt.Errorf("--plane: %w", err)
+		case j == controller.AnyPlane:
+			return c, nil, errors.New("--plane: a name is empty")
 		}
 		planes = append(planes, j)
 		c.Planes = append(c.Planes, controller.PlaneChange{Plane: j, Target: targets[name], IfCurrent: current[name]})

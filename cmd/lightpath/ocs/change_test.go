@@ -78,5 +78,18 @@ func TestOCSChange(t *testing.T) {
 		}
 	}
 	lightpath.Refuse(t, "", []string{"--port"}, at("remap", "--plane", "p0")...)
+	for file, args := range map[string][]string{
+		`{"p0": [2,3,0,1]}`:                     {"--plane", "p1"}, // which of them does the operator mean?
+		`{"p0": [2,3,0,1], "p0": [1,2,3,0]}`:    {},
+		`{"p0": [2,3,0,1], "p1": [1,2,3,"no"]}`: {},
+		`{}`:                                    {},
+		`null`:                                  {"--plane", "p0"},
+	} {
+		lightpath.Refuse(t, file, nil, at(append([]string{"set", "--map", "-"}, args...)...)...)
+	}
+	lightpath.Refuse(t, `{"p0": [2,3,0,1]}`, []string{"--if-current", "other planes"},
+		at("set", "--plane", "p0,p1", "--map", "ring:1", "--if-current", "-")...)
+	lightpath.Refuse(t, "", []string{"name is empty"}, at("set", "--plane", "p0,,p1", "--map", "ring:1")...)
+	maps(ring2, ring3)
 	lightpath.Refuse(t, "", []string{"p9"}, at("set", "--plane", "p0,p9", "--map", "ring:1")...)
 }

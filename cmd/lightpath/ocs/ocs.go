@@ -256,22 +256,22 @@ func printStatus(w io.Writer, all []planeStatus) {
 	for _, s := range all {
 		fmt.Fprintf(w, "plane %s: switch %s, driver %s", s.Plane, s.Switch, s.Driver)
 		if s.Info != nil {
-			fmt.Fprintf(w, ", %s %s, serial %s, software %s", s.Info.Vendor, s.Info.Model, s.Info.Serial, s.Info.Software)
+			fmt.Fprint(w, printable(fmt.Sprintf(", %s %s, serial %s, software %s", s.Info.Vendor, s.Info.Model, s.Info.Serial,
+				s.Info.Software)))
 		}
 		fmt.Fprintln(w)
 		if s.Error != "" {
-			fmt.Fprintf(w, "  problem: %s\n", s.Error)
+			fmt.Fprintf(w, "  problem: %s\n", printable(s.Error))
 		}
 		if s.Map != nil {
 			fmt.Fprintf(w, "  circuits: %s%s\n", circuitList(s.Map), verifiedBy(s.Verified))
 		}
 		for _, h := range s.Ports {
 			power := ""
-			h.State = cmp.Or(h.State, "-")
 			if h.HasPower {
 				power = fmt.Sprintf(" %7.2f dBm", h.PowerDBm)
 			}
-			fmt.Fprintf(w, "  port %-8s %-10s%s\n", h.Port, h.State, power)
+			fmt.Fprintf(w, "  port %-8s %-10s%s\n", h.Port, orDash(h.State), power)
 		}
 	}
 }

@@ -174,7 +174,7 @@ func printVerdicts(r *setReport) {
 	for _, v := range r.Circuits {
 		as := "as intended"
 		if v.Reason != "" || v.Observed != v.Intended {
-			as = "NOT as intended: " + v.Reason
+			as = "NOT as intended: " + printable(v.Reason)
 		} else if v.HasPower {
 			as += fmt.Sprintf(", %.2f dBm", v.PowerDBm)
 		}

@@ -13,11 +13,15 @@ import (
 const maxPorts = 16384
 
 func protocolError(what, reply string) error {
-	const most = 60
-	if len(reply) > most {
-		reply = reply[:most] + "..."
+	return fmt.Errorf("scpi: %w: %s in %q", driver.ErrProtocol, what, brief(reply, 60))
+}
+
+// brief shortens a text of the switch for an error.
+func brief(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
 	}
-	return fmt.Errorf("scpi: %w: %s in %q", driver.ErrProtocol, what, reply)
+	return text
 }
 
 // parseTable reads the answer to CONNect:STATe?: either two lists, "(@1,2),(@17,18)", or a pair of
@@ -129,7 +133,7 @@ func parseErrors(reply string) ([]string, error) {
 			return nil, protocolError("no error queue", reply)
 		}
 		if code != 0 {
-			all = append(all, fmt.Sprintf("%d %s", code, text))
+			all = append(all, fmt.Sprintf("%d %s", code, brief(text, 200)))
 		}
 		if after = strings.TrimSpace(after); after == "" {
 			return all, nil
