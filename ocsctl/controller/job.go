@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"lightpath/ocsctl"
@@ -170,7 +171,7 @@ func (pl *plane) keeps(from, to circuit.Permutation, by *Job) error {
 // dark. If that fails, it ends the job. A repeated begin of the same job sets the maps again: its answer may have been
 // lost.
 func (m *machine) beginJob(j Job, maps []circuit.Permutation, done func(error), now int64) {
-	if err := m.mayBegin(&j); err != nil {
+	if err := m.mayBegin(&j, maps != nil); err != nil {
 		done(fmt.Errorf("controller: %w", err))
 		return
 	}
@@ -211,17 +212,22 @@ func (m *machine) beginJob(j Job, maps []circuit.Permutation, done func(error), 
 	})
 }
 
-// mayBegin returns why a job cannot begin; nil: it can, or it is the same job again.
-func (m *machine) mayBegin(j *Job) error {
+// mayBegin returns why a job cannot begin; nil: it can, or it is the same job again. fixed: it begins with circuits.
+func (m *machine) mayBegin(j *Job, fixed bool) error {
 	if m.over != nil {
 		return m.over
 	}
 	if old := m.jobByID(j.ID); old != nil {
-		if old.Mask == j.Mask && slices.Equal(old.Ports, j.Ports) && old.Name == j.Name {
+		same := old.Mask == j.Mask && slices.Equal(old.Ports, j.Ports) && old.Name == j.Name
+		switch since := old.Since.UTC().Format(time.RFC3339); {
+		case same && old.Fixed && !fixed:
+			return fmt.Errorf("job %s has begun at %s with circuits, so it cannot begin without: %w", j.ID, since, ErrJob)
+		case same:
 			return nil
+		default:
+			return fmt.Errorf("job %s has begun at %s with %s, so it cannot begin with %s: %w", j.ID, since,
+				m.describe(old), m.describe(j), ErrJob)
 		}
-		return fmt.Errorf("job %s has begun at %s with ports %s, so it cannot begin with ports %s: %w", j.ID,
-			old.Since.UTC().Format(time.RFC3339), list(old.Ports), list(j.Ports), ErrJob)
 	}
 	for plane, pl := range m.planes {
 		if j.Mask>>plane&1 == 0 {
@@ -238,6 +244,17 @@ func (m *machine) mayBegin(j *Job) error {
 		return fmt.Errorf("job %s: %w", j.ID, m.noneLeft(j.Mask))
 	}
 	return nil
+}
+
+// describe returns what must be the same when a job begins again.
+func (m *machine) describe(j *Job) string {
+	var planes []string
+	for plane, pl := range m.planes {
+		if j.Mask>>plane&1 != 0 {
+			planes = append(planes, pl.Name)
+		}
+	}
+	return fmt.Sprintf("name %q, planes %s, ports %s", j.Name, strings.Join(planes, ","), list(j.Ports))
 }
 
 // outOfService returns the planes that are out of service for a job.

@@ -58,6 +58,10 @@ func TestJobCircuits(t *testing.T) {
 	r.at(0, circuit.Permutation{1, 0, 3, 4, 2, dark})
 	r.at(1, circuit.Permutation{1, 0, dark, dark, dark, dark}) // the job has no map there
 
+	// Its ranks could not make the circuits that a second begin takes away.
+	want(t, "without a map", *r.beginJob(Job{ID: "1", Ports: []int{0, 1}, Who: "slurm"}), ErrJob, "with circuits")
+	r.at(0, circuit.Permutation{1, 0, 3, 4, 2, dark})
+
 	r.hold(1)
 	r.post(5, 0, r.plane(0).Epoch, circuit.Permutation{1, 0, 3, 4, 5, 2})
 	want(t, "a port outside the job", r.s[5].refused[0], ocsctl.ErrPinned, "p0", "port 4", "job 2")
@@ -113,6 +117,8 @@ func TestJobRefused(t *testing.T) {
 		require.NoError(t, *began)
 	}
 	want(t, "id", *r.beginJob(Job{ID: "1", Ports: []int{2, 3}, Mask: 1}), ErrJob, "job 1", "0,1", "2,3")
+	want(t, "name", *r.beginJob(Job{ID: "1", Name: "x", Ports: []int{0, 1}, Mask: 1}), ErrJob,
+		`name "", planes p0, ports 0,1,`, `name "x", planes p0, ports 0,1:`)
 	want(t, "port", *r.beginJob(Job{ID: "3", Ports: []int{2, 1}}), ErrJob, "job 3", "port 1", "plane p0", "job 1")
 	for _, j := range []Job{
 		{Ports: []int{1}}, {ID: "4"}, {ID: "4", Ports: []int{4}}, {ID: "4", Ports: []int{2, 2}},
