@@ -120,6 +120,8 @@ func TestBadPeers(t *testing.T) {
 		{"unequal lists", ":OXC:SWIT:CONN:STAT?", "(@1,2),(@3)\r\n", "different lengths", driver.ErrProtocol},
 		{"endless range", ":OXC:SWIT:CONN:STAT?", "(@1:65535),(@1:65535)\r\n", "no list of ports", driver.ErrProtocol},
 		{"twice", ":OXC:SWIT:CONN:STAT?", "(@1,1),(@3,4)\r\n", "second circuit", driver.ErrNotMatching},
+		{"ingress to ingress", ":OXC:SWIT:CONN:STAT?", "(@1),(@2)\r\n", "same side", driver.ErrNotMatching},
+		{"egress to egress", ":OXC:SWIT:CONN:STAT?", "(@3),(@4)\r\n", "same side", driver.ErrNotMatching},
 		{"foreign egress", ":OXC:SWIT:CONN:STAT?", "(@1),(@9)\r\n", "only one of them", driver.ErrNotMatching},
 		{"never a line's end", ":OXC:SWIT:CONN:STAT?", "(@),(@)", "no answer", context.DeadlineExceeded},
 	} {

@@ -258,6 +258,8 @@ func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
 		q, ours2 := s.port[out[i]]
 		switch {
 		case !ours1 && !ours2:
+		case in[i] > s.size || out[i] <= s.size:
+			bad = fmt.Errorf("scpi: %w: port %d goes to port %d of the same side", driver.ErrNotMatching, in[i], out[i])
 		case ours1 != ours2:
 			bad = fmt.Errorf("scpi: %w: port %d goes to port %d, and only one of them is of this map",
 				driver.ErrNotMatching, in[i], out[i])
