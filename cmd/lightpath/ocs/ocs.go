@@ -106,9 +106,9 @@ func (o *flags) onePlane() (*fabric.Fabric, int, error) {
 
 // open connects to the switch of a plane.
 func (o *flags) open(ctx context.Context, f *fabric.Fabric, plane int) (driver.Switch, error) {
-	ports, err := driver.ParsePorts(f.Planes[plane].Ports)
+	ports, err := registry.Ports(f.Switch(plane), f.Planes[plane].Ports)
 	if err != nil {
-		return nil, fmt.Errorf("plane %s: %w", f.Planes[plane].Name, err)
+		return nil, err
 	}
 	return registry.Connect(ctx, f.Switch(plane), ports, o.target)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"lightpath/ocsctl/driver"
@@ -30,11 +31,14 @@ func switchDevice(f *fabric.Fabric, tables [][]string, c fabric.SwitchesConfig, 
 		if tables != nil {
 			labels = tables[j]
 		}
-		ports, err := driver.ParsePorts(labels)
+		sw := f.Switch(j)
+		ports, err := registry.Ports(sw, labels)
+		if err == nil {
+			_, err = registry.Ports(sw, slices.Concat(labels, p.Spares)) // all have one form
+		}
 		if err != nil {
 			return nil, fmt.Errorf("plane %s: %w", p.Name, err)
 		}
-		sw := f.Switch(j)
 		byName[sw.Name] = sw
 		config.Planes = append(config.Planes, switches.Plane{
 			Name: p.Name, Switch: sw.Name, Ports: ports, Reconfig: sw.Reconfig + time.Duration(f.Ranks)*sw.ReconfigPerPort,

@@ -61,6 +61,18 @@ func TestSwitchDevice(t *testing.T) {
 		!strings.Contains(err.Error(), "in/out") {
 		t.Errorf("mixed ports: %v", err)
 	}
+	f.Planes[0].Spares = []string{"9/17"}
+	for driver, says := range map[string]string{
+		fabric.DriverGNMI:    `plane p0: port "1": driver gnmi needs the form in/out`,
+		fabric.DriverPolatis: `plane p0: port "9/17"`,
+	} {
+		f.OCS[0].Driver = driver
+		_, err := switchDevice(f, nil, fabric.SwitchesConfig{}, nil, 0, nil)
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	f.OCS[0].Driver, f.Planes[0].Spares = fabric.DriverPolatis, nil
 	if _, err := switchDevice(f, nil, fabric.SwitchesConfig{Verify: "prayer"}, nil, 0, nil); err == nil ||
 		!strings.Contains(err.Error(), "switches.verify") {
 		t.Errorf("verify: %v", err)

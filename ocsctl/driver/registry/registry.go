@@ -34,6 +34,16 @@ func Open(ctx context.Context, name string, t driver.Target) (driver.Switch, err
 	return open(ctx, t)
 }
 
+// Ports reads the ports of a plane, by rank, as its fabric file has them. Only SCPI knows the egress port of an ingress
+// port.
+func Ports(sw *fabric.OCS, labels []string) (driver.Ports, error) {
+	p, err := driver.ParsePorts(labels)
+	if err == nil && p.Out == nil && sw.Driver != scpi.Name {
+		err = fmt.Errorf("port %q: driver %s needs the form in/out", labels[0], sw.Driver)
+	}
+	return p, err
+}
+
 // Connect connects to a switch of a fabric. t holds the settings that the fabric file lacks.
 func Connect(ctx context.Context, sw *fabric.OCS, ports driver.Ports, t driver.Target) (driver.Switch, error) {
 	t.Endpoint, t.Dialect, t.Ports = sw.Endpoint, sw.Dialect, ports
