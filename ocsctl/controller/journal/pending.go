@@ -200,7 +200,7 @@ func (p *Pending) queueLost() {
 	}
 	e := queued{Event: controller.Event{
 		Time: time.Now(), Kind: controller.Lost, Plane: -1, Port: -1,
-		Err: fmt.Sprintf("%d events came faster than the journal could write them", p.lost),
+		Err: fmt.Sprintf("the journal was too slow for %d events, or refused them", p.lost),
 	}}
 	if dropped := p.lostDone; len(dropped) > 0 {
 		e.done = func(err error) { answer(dropped, err) }
@@ -347,6 +347,9 @@ func (p *Pending) anyPlane(is func(*slot) bool) bool {
 	}
 	return false
 }
+
+// Again has the store look for changes once more, after a write that has failed.
+func (p *Pending) Again() { notify(p.Planes) }
 
 // Flush waits until all changes are written, the rule has ended or ctx has ended.
 func (p *Pending) Flush(ctx context.Context) {

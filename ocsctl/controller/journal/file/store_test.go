@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -77,6 +79,27 @@ func TestDroppedEvent(t *testing.T) {
 	if err != nil || len(events) == 0 || events[0].Kind != controller.Lost {
 		t.Fatalf("the journal answered before it stored the Lost event: %+v, %v", events, err)
 	}
+}
+
+// TestDiskIsFull: an order that the disk has refused is in the journal when the disk has space again, without another
+// change.
+func TestDiskIsFull(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir()})
+	r := journaltest.Lead(t, s).(*rule)
+	r.db.MaxSize = 1
+	off := controller.Event{Time: time.Now(), Kind: controller.Commanded, Port: -1, Err: strings.Repeat("disabled", 1<<14)}
+	if err := journaltest.Record(t, r, off); !errors.Is(err, bolterrors.ErrMaxSizeReached) {
+		t.Fatal(err)
+	}
+	require.NoError(t, r.db.Update(func(*bbolt.Tx) error { r.db.MaxSize = 0; return nil })) // commits wait for it
+	await.Until(t, "the plane is in the journal", func() bool {
+		stored := 0
+		require.NoError(t, r.db.View(func(tx *bbolt.Tx) error {
+			stored = len(tx.Bucket(planesBucket).Get([]byte(journal.PlaneKey(0))))
+			return nil
+		}))
+		return stored > len(off.Err)
+	})
 }
 
 // TestCrash: acknowledged writes survive a crash at any later time.
