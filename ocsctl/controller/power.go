@@ -145,7 +145,11 @@ func (m *machine) setBaseline(plane int, ports []int, drop float64, who string, 
 		}
 	}
 	for _, r := range ports {
-		if r < 0 || r >= len(all) || all[r].DBm == nil {
+		if r < 0 || r >= m.cfg.Ports {
+			done(fmt.Errorf("controller: plane %d port %d: there are ports 0..%d", plane, r, m.cfg.Ports-1))
+			return
+		}
+		if r >= len(all) || all[r].DBm == nil {
 			done(fmt.Errorf("controller: plane %d port %d: %w", plane, r, ErrNoPower))
 			return
 		}

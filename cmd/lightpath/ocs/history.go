@@ -38,9 +38,9 @@ func newHistory() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history --fabric f.yaml | --controller host:port | --http URL [--plane p] [--since 1h]",
 		Short: "Show what has happened to the planes: switches, failures, grants, operators, takeovers",
-		Long: `Prints the events in a controller's journal, the oldest first. A controller that stands by answers
-too. The controllers are in the fabric file (by default LIGHTPATH_FABRIC), or named by --controller or --http.
-Exits with 1 if none answers.`,
+		Long: `Prints the events in a controller's journal, the oldest first. With the journal in etcd, a
+controller that stands by answers too. The controllers are in the fabric file (by default LIGHTPATH_FABRIC), or named
+by --controller or --http. Exits with 1 if none answers.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -140,6 +141,9 @@ Do so after a fibre was cleaned or moved. The controller compares every reading 
 "dimmed" when a port receives less by its drop.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if slices.ContainsFunc(ports, func(p int) bool { return p < 0 }) {
+				return fmt.Errorf("--port %v: not a port", ports)
+			}
 			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
 				return o.command(ctx, op, func(plane int) error {
 					return op.SetBaseline(ctx, plane, ports, drop, operatorName())
