@@ -226,8 +226,9 @@ func (m *machine) confirmTrial(plane int, who string, done func(error), now int6
 	end(nil)
 }
 
-// endTrials undoes changes that no operator has confirmed in time, and returns the time of the next one. A plane in use
-// is tried again later. If ranks have moved the plane since, its circuits are theirs, and stay.
+// endTrials undoes changes that no operator has confirmed in time, and returns the time of the next one. It tries a
+// plane that is in use, or whose switch or journal does not answer, again later. If ranks have moved the plane since,
+// its circuits are theirs, and stay.
 func (m *machine) endTrials(now int64) (next int64) {
 	next = never
 	for j, pl := range m.planes {
@@ -249,8 +250,13 @@ func (m *machine) endTrials(now int64) (next int64) {
 			pl.undoAt = now + int64(retryUndo)
 			next = min(next, pl.undoAt)
 		default:
-			pl.trial = nil
-			m.set(j, &order{target: t.Before, who: "not confirmed in time: " + t.Who, done: func(error) {}}, now)
+			pl.trial, pl.undoAt = nil, now+int64(retryUndo)
+			next = min(next, pl.undoAt)
+			m.set(j, &order{target: t.Before, who: "not confirmed in time: " + t.Who, done: func(err error) {
+				if err != nil && t.After.Equal(pl.wanted()) { // no move has begun
+					pl.trial = t
+				}
+			}}, now)
 		}
 	}
 	return next

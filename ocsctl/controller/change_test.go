@@ -121,6 +121,32 @@ func TestChangeIsUndoneUnlessConfirmed(t *testing.T) {
 	r.wantMaps(three, three)
 }
 
+// TestChangeIsUndoneLater: a change may be what cuts the switch off, or the journal. Nothing forgets to undo it.
+func TestChangeIsUndoneLater(t *testing.T) {
+	var j *testJournal
+	r := newTestRig(t, 4, 1, journaled(&j))
+	pass := func(d time.Duration) {
+		for range 8 {
+			r.pass(d / 8)
+			j.step()
+		}
+	}
+	answer := r.change(Change{Planes: []PlaneChange{{Target: two}}, ConfirmWithin: time.Minute})
+	pass(16 * time.Second)
+	require.NoError(t, *answer)
+	at := r.dev.maps[0]
+	r.dev.maps[0] = circuit.Permutation{0} // it cannot be read
+	pass(2 * time.Minute)
+	if p := r.plane(0); p.Trial == nil {
+		t.Fatalf("%+v", p)
+	}
+	r.dev.maps[0], j.err = at, ErrJournal // once
+	pass(time.Minute)
+	if p := r.plane(0); !p.Map.Equal(one) || p.Trial != nil || p.Failures != 1 {
+		t.Errorf("%+v", p)
+	}
+}
+
 // The next controller undoes a change whose time is over.
 func TestChangeIsUndoneAfterATakeover(t *testing.T) {
 	trial := &Trial{Planes: []int{0}, Until: time.Unix(0, 1e9).Add(time.Minute), Before: one, After: two, Who: "ann"}
