@@ -201,9 +201,20 @@ func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 		}
 	}
 	for _, l := range s.Queue {
-		fmt.Fprintf(w, "port %d, holder %s%s waits for planes %#x, for %v\n",
-			l.Port, ocsctl.HolderName(l.Holder), ofJob(l.Job), l.Mask, s.Time.Sub(l.Since).Round(time.Millisecond))
+		fmt.Fprintf(w, "port %d, holder %s%s waits for planes %s, for %v\n",
+			l.Port, ocsctl.HolderName(l.Holder), ofJob(l.Job), namesOf(s, l.Mask), s.Time.Sub(l.Since).Round(time.Millisecond))
 	}
+}
+
+// namesOf lists the planes of a mask by name.
+func namesOf(s *controller.Snapshot, mask uint64) string {
+	var all []string
+	for j := range s.Planes {
+		if mask>>j&1 != 0 {
+			all = append(all, printable(s.Planes[j].Name))
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // ofJob names the job of a lease, if it has one.

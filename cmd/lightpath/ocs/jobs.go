@@ -220,15 +220,6 @@ func parsePorts(text string) ([]int, error) {
 }
 
 func printJobs(w io.Writer, s *controller.Snapshot) {
-	names := func(mask uint64) string {
-		var all []string
-		for j, p := range s.Planes {
-			if mask>>j&1 != 0 {
-				all = append(all, printable(p.Name))
-			}
-		}
-		return strings.Join(all, ",")
-	}
 	down := uint64(0)
 	for n, p := range s.Planes {
 		if p.State == controller.Down {
@@ -243,12 +234,12 @@ func printJobs(w io.Writer, s *controller.Snapshot) {
 			state = "set"
 		}
 		if waits := j.Waits &^ down; waits != 0 {
-			state = "to be set: " + names(waits)
+			state = "to be set: " + namesOf(s, waits)
 		}
 		if off := j.Mask & down; off != 0 {
-			state += "; out of service: " + names(off)
+			state += "; out of service: " + namesOf(s, off)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(j.ID), orDash(j.Name), names(j.Mask), portList(j.Ports),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(j.ID), orDash(j.Name), namesOf(s, j.Mask), portList(j.Ports),
 			j.Since.Local().Format("2006-01-02 15:04:05"), state)
 	}
 	_ = t.Flush()
