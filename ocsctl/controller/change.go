@@ -162,13 +162,27 @@ func (m *machine) part(u *changeUnderWay, i int, err error) {
 	if u.left--; u.left > 0 {
 		return
 	}
-	failed := errors.Join(u.failed...)
-	if failed == nil || m.over != nil || len(u.parts) == 1 {
+	failed := inOneLine(u.failed...)
+	if failed == nil || m.over != nil || !slices.Contains(u.failed, nil) {
 		u.done(failed)
 		return
 	}
 	// The call comes from within the end of a move. Undo after it.
 	m.later(func(now int64) { m.undo(u, failed, now) })
+}
+
+// inOneLine is errors.Join with a text of one line.
+func inOneLine(all ...error) (joined error) {
+	for _, err := range all {
+		switch {
+		case err == nil:
+		case joined == nil:
+			joined = err
+		default:
+			joined = fmt.Errorf("%w; %w", joined, err)
+		}
+	}
+	return joined
 }
 
 // undo gives the planes of a change that has failed their maps of before.
@@ -183,7 +197,7 @@ func (m *machine) undo(u *changeUnderWay, failed error, now int64) {
 			return
 		}
 		if len(wrong) > 0 {
-			u.done(fmt.Errorf("%w; the controller could not undo the rest: %w", failed, errors.Join(wrong...)))
+			u.done(fmt.Errorf("%w; the controller could not undo the rest: %w", failed, inOneLine(wrong...)))
 			return
 		}
 		u.done(fmt.Errorf("%w: %w", failed, ErrUndone))
@@ -211,7 +225,7 @@ func (m *machine) confirmTrial(plane int, who string, done func(error), now int6
 	left := 1
 	var failed error
 	end := func(err error) {
-		failed = errors.Join(failed, err)
+		failed = inOneLine(failed, err)
 		if left--; left == 0 {
 			done(failed)
 		}

@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"lightpath/internal/require"
+	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
 
@@ -71,6 +73,15 @@ func TestChangeIsOne(t *testing.T) {
 	r.wantMaps(three)
 	if p := r.plane(1); p.State != Down || r.plane(0).Trial != nil {
 		t.Errorf("%+v %+v", p, r.plane(0).Trial)
+	}
+
+	// All fail: there is nothing to undo, and one line says so.
+	r.dev.wrong[0], r.dev.wrong[1] = two, two
+	answer = r.change(Change{Planes: both(one)})
+	r.pass(time.Second)
+	want(t, "all failed", *answer, ocsctl.ErrReconfFailed, "plane 0", "; controller: plane 1")
+	if errors.Is(*answer, ErrUndone) {
+		t.Error(*answer)
 	}
 }
 
