@@ -27,8 +27,9 @@ type Options struct {
 	Library   string // see Ranks
 	Env       []string
 	Deadline  time.Duration // for the whole job; 0: none
-	// Progress, when not nil, is called with each report of the first rank that runs here.
-	Progress func(done, total int, r Report)
+	// OnResult, when not nil, is called with each result as soon as the ranks that run here have reported it. The result
+	// does not yet name the algorithm, the planner and the predicted time.
+	OnResult func(Result)
 	// World is set if a launcher such as mpirun started this process as one rank.
 	World *World
 }
@@ -56,7 +57,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 			defer os.Remove(job.Rendezvous)
 		}
 	}
-	job.OnReport = o.onReport(job.Rendezvous, len(points))
+	job.OnReport = o.onReport(job.Rendezvous, points)
 	reports, err := job.Run(ctx, lines)
 	if err != nil {
 		return nil, err
@@ -82,22 +83,31 @@ func (o *Options) runs() (lines []string, points []point) {
 	return lines, points
 }
 
-// onReport counts the reports of the first local rank for Progress.
-func (o *Options) onReport(rendezvous string, total int) func(Report) {
-	done, first := 0, 0
+// onReport passes results to OnResult. Errors in reports show when all ranks have ended.
+func (o *Options) onReport(rendezvous string, points []point) func(Report) {
+	reports, here, met := make([][]Report, o.Ranks), o.Ranks, o.World == nil
 	if o.World != nil {
-		first = o.World.Rank
+		here = 1
 	}
 	return func(r Report) {
-		if done == 0 && first == 0 && o.World != nil {
-			// All ranks have met. The next run of this job must not find this file.
-			os.Remove(rendezvous)
+		if !met && o.World.Rank == 0 {
+			os.Remove(rendezvous) // all ranks have met; the next run of this job must not find this file
 		}
-		if r.Rank != first {
+		met = true
+		if o.OnResult == nil {
 			return
 		}
-		if done++; o.Progress != nil {
-			o.Progress(done, total, r)
+		reports[r.Rank] = append(reports[r.Rank], r)
+		i, have := len(reports[r.Rank])-1, 0
+		for _, all := range reports {
+			if len(all) > i {
+				have++
+			}
+		}
+		if have == here && i < len(points) {
+			if res, err := resultOf(i, points[i], o.Ranks, reports); err == nil {
+				o.OnResult(res)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -257,23 +258,19 @@ func TestNoWorker(t *testing.T) {
 // TestRun goes from options to the document with fake ranks.
 func TestRun(t *testing.T) {
 	r := fakeRanks(t, 2, "good")
-	done := 0
+	var heard []Result
 	o := &Options{
 		Specs: []Spec{{
 			Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, MaxBytes: 32, Factor: 2,
 			Iters: 1, OutOfPlace: true, InPlace: true,
 		}},
 		Ranks: 2, Transport: "shm", Worker: r.Worker, Env: r.Env,
-		Progress: func(n, total int, _ Report) {
-			if done++; n != done || total != 6 {
-				t.Errorf("progress %d of %d, want %d of 6", n, total, done)
-			}
-		},
+		OnResult: func(r Result) { heard = append(heard, r) },
 	}
 	doc, err := Run(context.Background(), o)
 	require.NoError(t, err)
-	if doc.Ranks != 2 || doc.Transport != "shm" || len(doc.Results) != 6 || done != 6 {
-		t.Fatalf("%+v after %d reports", doc, done)
+	if doc.Ranks != 2 || doc.Transport != "shm" || len(doc.Results) != 6 || !reflect.DeepEqual(heard, doc.Results) {
+		t.Fatalf("%+v after %+v", doc, heard)
 	}
 	for i, want := range []struct {
 		bytes   int64

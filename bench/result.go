@@ -44,37 +44,46 @@ func (d *Document) Wrong() *Result {
 	return nil
 }
 
-// collect merges the reports of all ranks, in the order of points. Ranks that run in other processes of a launcher
-// have no reports here. The time of a back-to-back run is the mean over ranks, as in nccl-tests. The time of a sync
-// run is the median over iterations of the slowest rank's completion, counted from the first start.
+// collect merges the reports of all ranks, in the order of points.
 func collect(ranks int, points []point, reports [][]Report) ([]Result, error) {
 	var results []Result
 	for i, pt := range points {
-		s := pt.spec
-		perRank, err := reportsOf(i, pt, reports)
+		r, err := resultOf(i, pt, ranks, reports)
 		if err != nil {
 			return nil, err
 		}
-		res := Result{
-			Collective: s.Collective.String(), Bytes: pt.bytes, Count: pt.count, Type: s.Type.String(),
-			Op: s.Op.String(), Root: s.Root, InPlace: pt.inPlace,
-		}
-		var wrong int64
-		for _, r := range perRank {
-			wrong += r.Wrong
-			res.TimeUS += r.TimeUS / float64(len(perRank))
-		}
-		if s.Check {
-			res.Wrong = &wrong
-		}
-		if s.Sync {
-			times := Completions(perRank)
-			res.MinUS, res.MaxUS, res.TimeUS = slices.Min(times), slices.Max(times), sampling.Median(times)
-		}
-		res.AlgBW, res.BusBW = Bandwidths(s.Collective, pt.count, s.Type, ranks, res.TimeUS)
-		results = append(results, res)
+		results = append(results, r)
 	}
 	return results, nil
+}
+
+// resultOf merges the reports of run i. Ranks that run in other processes of a launcher have no reports here. The time
+// of a back-to-back run is the mean over ranks, as in nccl-tests. The time of a sync run is the median over iterations
+// of the slowest rank's completion, counted from the first start.
+func resultOf(i int, pt point, ranks int, reports [][]Report) (Result, error) {
+	s := pt.spec
+	res := Result{
+		Collective: s.Collective.String(), Bytes: pt.bytes, Count: pt.count, Type: s.Type.String(),
+		Op: s.Op.String(), Root: s.Root, InPlace: pt.inPlace,
+	}
+	perRank, err := reportsOf(i, pt, reports)
+	if err != nil {
+		return res, err
+	}
+	var wrong int64
+	for _, r := range perRank {
+		wrong += r.Wrong
+		res.TimeUS += r.TimeUS / float64(len(perRank))
+	}
+	if s.Check {
+		res.Wrong = &wrong
+	}
+	if s.Sync {
+		times := Completions(perRank)
+		res.MinUS, res.MaxUS, res.TimeUS = slices.Min(times), slices.Max(times), sampling.Median(times)
+	}
+	res.AlgBW, res.BusBW = Bandwidths(s.Collective, pt.count, s.Type, ranks, res.TimeUS)
+	return res, nil
 }
 
 // reportsOf returns the reports of run i. A rank that reported any run must have reported this one.

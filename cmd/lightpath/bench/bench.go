@@ -164,21 +164,16 @@ func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 		}
 		defer stop()
 	}
-	if !quiet && cli.IsTerminal(os.Stderr) {
-		o.Progress = func(done, total int, r bench.Report) {
-			fmt.Fprintf(os.Stderr, "\r%d/%d  %d bytes: %.1f us        ", done, total, r.Bytes, r.TimeUS)
-			if done == total {
-				fmt.Fprint(os.Stderr, "\r\033[K")
-			}
-		}
-	}
 	fmt.Fprintf(table, "# lightpath bench %s  ranks %d  transport %s  warmup %d  iters %d  check %d%s\n",
 		o.Specs[0].Collective, o.Ranks, o.Transport, f.warmup, f.iters, f.check, f.unusual())
+	rows := bench.NewTable(table)
+	o.OnResult = rows.Add
 	doc, err := bench.Run(cmd.Context(), o)
 	if err != nil {
+		rows.Break()
 		return cli.No(err)
 	}
-	bench.WriteTable(table, doc.Results)
+	rows.End()
 	if f.jsonOut != "" && !quiet {
 		if err := cli.WriteJSON("json", f.jsonOut, doc); err != nil {
 			return err
