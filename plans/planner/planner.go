@@ -39,14 +39,22 @@ const Auto = "auto"
 // two cores, and for a machine that is not idle.
 const EffortShare = 3
 
+// EffortWithin returns the effort for p that a time limit allows: a share of it, or all of it for a demand matrix, which
+// one planner plans.
+func EffortWithin(limit time.Duration, p *plans.Problem) time.Duration {
+	if p.Demand != nil {
+		return limit
+	}
+	return limit / EffortShare
+}
+
 // Options tune a planner. The zero value is usable.
 type Options struct {
 	// TimeLimit caps a search; 0 is DefaultTimeLimit.
 	TimeLimit time.Duration
-	// Effort is the amount of search of one planner, as time on one ordinary core. 0 is a third of TimeLimit, or all of
-	// it for a demand matrix, which one planner plans. It is counted in operations, not read from a clock, so results
-	// repeat unless TimeLimit ends the search: weave and auto run all planners within TimeLimit, each with all of
-	// Effort.
+	// Effort is the amount of search of one planner, as time on one ordinary core; 0 is [EffortWithin] TimeLimit. It is
+	// counted in operations, not read from a clock, so results repeat unless TimeLimit ends the search: weave and auto
+	// run all planners within TimeLimit, each with all of Effort.
 	Effort time.Duration
 	// SinglePlane asks for plans whose transmits stay on one plane each: no joint ones.
 	SinglePlane bool
@@ -93,9 +101,7 @@ func Solve(ctx context.Context, name string, p *plans.Problem, o Options) (*plan
 		o.TimeLimit = DefaultTimeLimit
 	}
 	if o.Effort <= 0 {
-		if o.Effort = o.TimeLimit; p.Demand == nil {
-			o.Effort /= EffortShare
-		}
+		o.Effort = EffortWithin(o.TimeLimit, p)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.TimeLimit)
 	defer cancel()

@@ -68,7 +68,7 @@ func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error
 		return err
 	}
 	stop := cli.Waiting(fmt.Sprintf("planning, at most %v", f.limit))
-	plan, err := planner.Solve(ctx, f.planner, p, planner.Options{TimeLimit: f.searchTime(ctx, p), Seed: f.seed})
+	plan, err := planner.Solve(ctx, f.planner, p, f.options(ctx, p))
 	stop()
 	switch {
 	case errors.Is(err, planner.ErrInfeasible):
@@ -79,6 +79,12 @@ func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error
 		return cli.NoResult(ctx, err)
 	}
 	return cli.Deliver(ctx, "plan", func() error { return f.write(ctx, p, plan) })
+}
+
+// options returns the options of a search that ends with ctx. The time is measured, but the effort is not: else the same
+// command would give another plan each time.
+func (f *planFlags) options(ctx context.Context, p *plans.Problem) planner.Options {
+	return planner.Options{TimeLimit: f.searchTime(ctx, p), Effort: planner.EffortWithin(f.limit, p), Seed: f.seed}
 }
 
 // searchTime returns the part of the time until ctx ends that is for the search. The rest, at most half, is for the

@@ -1,11 +1,13 @@
 package planning
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/cmd/lightpath/cli/clitest"
@@ -34,6 +36,19 @@ func swotProblem(t *testing.T, edit func(map[string]any)) string {
 	out, err := json.Marshal(p)
 	require.NoError(t, err)
 	return string(out)
+}
+
+// TestEffortRepeats: how much the command searches does not depend on the time that is left, so that plans repeat.
+func TestEffortRepeats(t *testing.T) {
+	f := &planFlags{limit: 3 * time.Second}
+	p := &plans.Problem{Version: plans.Version, Ranks: 2, Planes: 1, BandwidthGbps: 1, Circuits: plans.Simplex}
+	for _, left := range []time.Duration{2 * time.Second, 3 * time.Second} {
+		ctx, cancel := context.WithTimeout(t.Context(), left)
+		if o := f.options(ctx, p); o.Effort != time.Second || o.TimeLimit > left {
+			t.Errorf("%v are left: effort %v within %v", left, o.Effort, o.TimeLimit)
+		}
+		cancel()
+	}
 }
 
 func TestSWOTFigure5(t *testing.T) {
