@@ -156,9 +156,12 @@ func leftovers(flows [][2]int, near [][]circuit.Permutation) [][]int {
 	for from, begin := [][]int{all}, 0; begin < 2; begin++ {
 		for _, set := range from {
 			for _, maps := range near {
+				if len(sets) == mostLeftovers {
+					break // to look at millions of flows once more would change nothing
+				}
 				left := slices.DeleteFunc(slices.Clone(set), func(f int) bool { return model.Holds(maps, flows[f]) })
 				known := func(other []int) bool { return slices.Equal(left, other) }
-				if n := len(left); n > 0 && n < len(set) && len(sets) < mostLeftovers && !slices.ContainsFunc(sets, known) {
+				if n := len(left); n > 0 && n < len(set) && !slices.ContainsFunc(sets, known) {
 					sets = append(sets, left)
 				}
 			}
