@@ -59,3 +59,25 @@ func TestPerStepRepeatsRounds(t *testing.T) {
 		t.Errorf("%v us with %d reconfigurations, want %v with 2", plan.CCTUS, reconfigurations(plan), want)
 	}
 }
+
+// TestPerStepInterleaved: both planes of an interleaved pair serve a step of a broadcast. Circuits that serve part of a
+// setting are not taken for the setting: here the planes begin on a ring, which has 0 -> 1 but not 0 <-> 1.
+func TestPerStepInterleaved(t *testing.T) {
+	broadcast := &plans.Problem{
+		Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 8, ReconfigUS: 10, Circuits: plans.Interleaved,
+		Steps: []plans.Step{{Bytes: 1e5, To: circuit.Permutation{2, -1, -1, -1}},
+			{Bytes: 1e5, To: circuit.Permutation{1, -1, 3, -1}}},
+	}
+	for _, name := range []string{"perstep", "harvest", "swot", "weave", "auto"} {
+		if plan := solve(t, name, broadcast, quick); !plans.SameUS(plan.CCTUS, 50+10+50) {
+			t.Errorf("broadcast: %s takes %v us", name, plan.CCTUS)
+		}
+	}
+	part := &plans.Problem{
+		Version: plans.Version, Ranks: 3, Planes: 2, BandwidthGbps: 8, HopUS: 0.01, Circuits: plans.Interleaved,
+		Forwarding: true, Initial: []circuit.Permutation{{1, 2, 0}, {2, 0, 1}},
+		Steps: []plans.Step{{Bytes: 3, To: circuit.Permutation{1, 0, -1}}, {Bytes: 6e6, To: circuit.Permutation{1, 0, -1}},
+			{Bytes: 1e6, To: circuit.Permutation{1, -1, 0}}},
+	}
+	solve(t, "auto", part, quick) // checks the plan
+}

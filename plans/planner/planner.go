@@ -27,7 +27,7 @@ var (
 )
 
 // Version is raised when planners return other plans, so that cached plans of an earlier version are not used.
-const Version = 2
+const Version = 3
 
 // DefaultTimeLimit is the time of a search if Options states none.
 const DefaultTimeLimit = 2 * time.Second

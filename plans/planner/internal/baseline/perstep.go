@@ -59,14 +59,12 @@ func perStep(m *model.Model, dry bool) *timeline.Timeline {
 	return t
 }
 
-// serves reports whether every unit can serve its part of a round on the given circuits.
+// serves reports whether every unit holds its page of a round on the given circuits. Then a later round of the same
+// pages needs no switch either.
 func serves(m *model.Model, maps []circuit.Permutation, r model.Round) bool {
-	for s := r.From; s < r.To; s++ {
-		st := &m.Steps[s]
-		for u := range m.Units {
-			if r.Pages[u%len(r.Pages)] == st.Page && model.Servers(maps[u*m.UnitPlanes:(u+1)*m.UnitPlanes], st.Pattern) == 0 {
-				return false
-			}
+	for u := range m.Units {
+		if !model.HoldsPage(maps[u*m.UnitPlanes:(u+1)*m.UnitPlanes], m.Pages[r.Pages[u%len(r.Pages)]]) {
+			return false
 		}
 	}
 	return true

@@ -23,6 +23,7 @@ type Model struct {
 	// Planes come in units that switch together: one plane, or an interleaved pair.
 	UnitPlanes, Units int
 	Initial           [][]circuit.Permutation // per unit, per plane of it; nil: free
+	returns           bool                    // pages of interleaved planes have circuits back (returns.go)
 	byMap             circuit.Index           // the first map of each page
 	byFirst           map[int][]int           // rank -> the pages with a circuit from rank 0 to it
 	Bound             Bound                   // holds for every plan of the problem; zero until package bound proves it
@@ -127,6 +128,7 @@ func (m *Model) compileSteps() {
 	if splits {
 		m.splitSteps()
 	}
+	m.addReturns()
 }
 
 // splitSteps fills steps; the patterns of whole steps are pages by now.
@@ -275,22 +277,16 @@ func patternOf(n int, s *plans.Step) (pattern circuit.Permutation, empty bool) {
 
 // MapsFor returns the maps of a unit for pattern, or false if it cannot hold the pattern: a duplex plane holds only
 // involutions. An interleaved pair holds a pattern and its inverse, so a pattern and its inverse share a page: the
-// smaller comes first.
+// smaller comes first. With circuits back (returns.go), a pattern may be its own inverse.
 func (m *Model) MapsFor(pattern circuit.Permutation) (maps []circuit.Permutation, ok bool) {
 	switch m.P.Circuits {
 	case plans.Duplex:
-		c := pattern.Clone()
-		for r, s := range pattern {
-			if s == circuit.Dark {
-				continue
-			}
-			if c[s] != circuit.Dark && c[s] != r {
-				return nil, false
-			}
-			c[s] = r
-		}
-		return []circuit.Permutation{c}, true
+		c, ok := withReturns(pattern)
+		return []circuit.Permutation{c}, ok
 	case plans.Interleaved:
+		if c, ok := withReturns(pattern); ok && m.returns {
+			return []circuit.Permutation{c, c}, true
+		}
 		inv := pattern.Inverse()
 		if less(inv, pattern) {
 			pattern, inv = inv, pattern
