@@ -55,6 +55,15 @@ func TestFit(t *testing.T) {
 	}
 }
 
+func TestCut(t *testing.T) {
+	for text, want := range map[string]string{"": "", "ten letter": "ten letter", "eleven lett": "eleven ...",
+		"sixsix\u00e9 more": "sixsix..."} {
+		if got := Cut(TextWidth("ten letter", 10), 10, text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestNiceStep(t *testing.T) {
 	for _, c := range []struct {
 		span  float64

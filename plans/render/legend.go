@@ -26,7 +26,10 @@ type legendItem struct {
 // the hatched and the empty parts.
 func (d *drawing) legend() *legend {
 	l := &legend{}
-	add := func(fill, label string) { l.items = append(l.items, legendItem{fill: fill, label: label}) }
+	add := func(fill, label string) {
+		label = svg.Cut(d.left+d.width-margin-22, 11, label)
+		l.items = append(l.items, legendItem{fill: fill, label: label})
+	}
 	if n := len(d.steps); n > fewSteps {
 		for _, i := range []int{0, n / 4, n / 2, 3 * n / 4, n - 1} {
 			add(d.stepColour(d.steps[i]), d.stepName(d.steps[i]))

@@ -255,8 +255,7 @@ func (d *drawing) row(r row) {
 
 // head writes the title and one line that sums up.
 func (d *drawing) head() {
-	title := d.o.Title
-	title = cmp.Or(title, d.plan.Planner)
+	title := svg.Cut(d.left+d.width-margin, 17, cmp.Or(d.o.Title, d.plan.Planner))
 	d.Text(margin, 26, 17, "start", svg.Ink, title)
 	sum := "completes in " + d.unit.format(d.plan.CCTUS)
 	if d.plan.LowerBoundUS > 0 {
