@@ -99,6 +99,9 @@ func DecodeRequirement(data []byte) (*Requirement, error) {
 		if err := r.Add(l[0], l[1], l[2]); err != nil {
 			return nil, fmt.Errorf("links[%d]: %w", n, err)
 		}
+		if r.At(l[0], l[1]) != l[2] {
+			return nil, fmt.Errorf("%w: links[%d]: leaves %d and %d are listed twice", ErrInput, n, l[0], l[1])
+		}
 	}
 	return r, nil
 }

@@ -26,6 +26,7 @@ func TestRequirementRefused(t *testing.T) {
 		"links[1]: bad input: leaves 0 and 1 are both":      head + `,"links":[[0,2,1],[0,1,1]]}`,
 		"links[1]: bad input: leaf 0 of pod 0 would need 5": head + `,"links":[[0,2,3],[0,4,2]]}`,
 		"links[0]: -1 links are negative":                   head + `,"links":[[0,2,-1]]}`,
+		"links[1]: leaves 2 and 0 are listed twice":         head + `,"links":[[0,2,1],[2,0,1]]}`,
 		"links and matrix are given":                        head + `,"links":[[0,2,1]],"matrix":[]}`,
 		"matrix: row 1 has 1 entries":                       head + `,"matrix":[[0,0],[1]]}`,
 		"requirement: 2 rows, want one for each of 6":       head + `,"matrix":[[0,0],[0,0]]}`,
