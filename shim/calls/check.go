@@ -202,14 +202,15 @@ func (c *Call) checkOneSided() error {
 	case c.Kind == WaitSignal:
 		return nil
 	}
-	if c.Type.Size() == 0 {
+	element := uint64(c.Type.Size())
+	if element == 0 {
 		return c.Invalid("datatype %d is none", c.Type)
 	}
 	w, err := memory.Lookup(c.Comm, c.Window, true)
-	switch {
+	switch size := uint64(w.Size); {
 	case err != nil:
 		return err
-	case c.Count > uint64(w.Size), c.Offset > uint64(w.Size), c.Offset+c.Count*uint64(c.Type.Size()) > uint64(w.Size):
+	case c.Offset > size || c.Count > (size-c.Offset)/element:
 		return c.Invalid("%d elements of %v at %d end beyond the window, of %d bytes", c.Count, c.Type, c.Offset, w.Size)
 	case c.Send == nil && c.Count > 0:
 		return c.Invalid("localbuff is NULL")

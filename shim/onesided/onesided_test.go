@@ -192,6 +192,8 @@ func TestOneSidedFromOneThread(t *testing.T) {
 func TestOneSidedRefused(t *testing.T) {
 	w := newSideWorld(t, 2, 4096, func(int) bool { return true })
 	c, data := w.Comms[0], make([]byte, 4096)
+	huge, err := shim.Register(c, unsafe.Pointer(&data[0]), 1<<62, true, 0)
+	require.NoError(t, err)
 	for _, k := range []struct {
 		call calls.Call
 		says string
@@ -201,6 +203,8 @@ func TestOneSidedRefused(t *testing.T) {
 		{w.Put(c, 1, 1<<63, data), "end beyond the window"},
 		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1 << 62, Type: datatype.Float64, Window: w.Handles[0],
 			Send: unsafe.Pointer(&data[0])}, "end beyond the window"},
+		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1<<61 + 1, Type: datatype.Float64, Window: huge,
+			Send: unsafe.Pointer(&data[0])}, "end beyond the window"}, // 8 bytes, in 64 bits
 		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Type: datatype.NumTypes, Window: w.Handles[0],
 			Send: unsafe.Pointer(&data[0])}, "datatype"},
 		{calls.Call{Comm: c, Kind: calls.PutSignal, Count: 1, Window: w.Handles[0]}, "localbuff is NULL"},
