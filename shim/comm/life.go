@@ -124,8 +124,19 @@ func (c *Core) Cancel() { c.life.cancel() }
 // Released is closed when the communicator has freed everything.
 func (c *Core) Released() <-chan struct{} { return c.life.released }
 
+// Unmade reports whether making the communicator has failed, so that it has neither ranks nor resources. The state is
+// no longer Making.
+func (c *Core) Unmade() bool {
+	select {
+	case <-c.life.released:
+		return c.Life() == Alive
+	default:
+		return false
+	}
+}
+
 // State returns the failure of the communicator. While background work is in progress, it returns
-// [errdefs.ErrInProgress]. Revoking a communicator is no failure.
+// [errdefs.ErrInProgress]. Revoking a communicator is no failure, unless it ends the making.
 func (c *Core) State() error {
 	if c.Life() == Making {
 		return errdefs.ErrInProgress // also if making has failed: no call is possible before it ends
@@ -133,7 +144,7 @@ func (c *Core) State() error {
 	c.Check()
 	err := c.AsyncError()
 	switch {
-	case err != nil && (!c.Revoked() || !errors.Is(err, errdefs.ErrRevoked)):
+	case err != nil && (!c.Revoked() || !errors.Is(err, errdefs.ErrRevoked) || c.Unmade()):
 		return err
 	case c.Busy() != nil:
 		return errdefs.ErrInProgress

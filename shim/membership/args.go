@@ -143,12 +143,12 @@ func (o *Origin) check() error {
 }
 
 // usable returns why no communicator can come from c, nil if one can. A revoked communicator can still be split and
-// shrunk. A failed communicator can be shrunk with Abort.
+// shrunk. A failed communicator can be shrunk with Abort. One whose ranks have never met has no one to ask.
 func usable(c *comm.Core, o *Origin) error {
 	err := c.Usable()
 	shrink := o.How == ByShrink
 	switch {
-	case err == nil || c.Life() != comm.Alive:
+	case err == nil || c.Life() != comm.Alive || c.Unmade():
 		return err
 	case shrink && o.Abort:
 		return nil
