@@ -109,6 +109,8 @@ func (c *Core) Hosts() map[string]int {
 // Life returns the state.
 func (c *Core) Life() LifeState { return LifeState(c.life.state.Load()) }
 
+var errSuspended = fmt.Errorf("shim: comm is suspended; call ncclCommResume first: %w", errdefs.ErrInvalidUsage)
+
 // Usable returns why no call can be made, nil if one can. Hot path.
 func (c *Core) Usable() error {
 	if c.life.pending.Load() != 0 {
@@ -125,7 +127,7 @@ func (c *Core) Healthy() error {
 	case Making:
 		return c.Busy()
 	case Suspended:
-		return fmt.Errorf("shim: comm is suspended; call ncclCommResume first: %w", errdefs.ErrInvalidUsage)
+		return errSuspended
 	}
 	return fmt.Errorf("shim: comm has been finalized or destroyed: %w", errdefs.ErrDestroyed)
 }

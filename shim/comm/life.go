@@ -265,6 +265,8 @@ func (c *Core) Finalize() error {
 		return c.Busy()
 	case c.Revoked():
 		return fmt.Errorf("shim: finalize: %w: %w", errdefs.ErrRevoked, errdefs.ErrInvalidUsage)
+	case c.Life() == Suspended:
+		return errSuspended
 	case !c.life.state.CompareAndSwap(int32(Alive), int32(Finalized)):
 		return fmt.Errorf("shim: finalize: %w", errdefs.ErrDestroyed)
 	}

@@ -302,6 +302,7 @@ func TestSuspend(t *testing.T) {
 	w.Must((*shim.Comm).Suspend)
 	shimtest.WantError(t, shimtest.CheckSums(w.Comms[0]), errdefs.ErrInvalidUsage, "suspended")
 	shimtest.WantError(t, w.Comms[0].Suspend(), errdefs.ErrInvalidUsage, "suspended")
+	shimtest.WantError(t, w.Comms[0].Finalize(), errdefs.ErrInvalidUsage, "suspended")
 	if session.Of(w.Comms[0]).Bytes() != 0 {
 		t.Error("memory is kept")
 	}
