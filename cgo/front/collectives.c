@@ -2,7 +2,7 @@
 #include "other.h"
 
 static ncclResult_t submit(const char* function, struct lp_call* call) {
-  if (call->comm == 0) return lp_group_note(lp_fail(ncclInvalidArgument, "%s: comm is NULL", function));
+  if (call->comm == 0) return LP_REFUSE("%s: comm is NULL", function);
   if (lp_route_other(call)) return lp_route_call(function, call, NULL);
   return lp_submit(call);
 }
@@ -41,7 +41,7 @@ ncclResult_t lp_submit(struct lp_call* call) {
     ncclResult_t rc;                                                                                          \
     if (config != NULL && lp_route_other(call)) return lp_route_call(#NAME "Config", call, config);     \
     rc = lp_config_read(#NAME "Config", config, call);                                                        \
-    return rc == ncclSuccess ? submit(#NAME "Config", call) : rc;                                             \
+    return rc == ncclSuccess ? submit(#NAME "Config", call) : lp_group_note(rc);                              \
   }
 
 COLLECTIVE(ncclAllReduce, CALL(LP_ALLREDUCE, datatype, op, 0, count, sendbuff, recvbuff), const void* sendbuff,

@@ -50,14 +50,12 @@ ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, co
   struct lp_init init = {.nranks = nranks, .rank = rank, .device = -1};
   ncclConfig_t mine;
   ncclResult_t rc;
-  if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
-  if (nranks < 1) return lp_fail(ncclInvalidArgument, "%s: nranks is %d, must be at least 1", function, nranks);
-  if (rank < 0 || rank >= nranks)
-    return lp_fail(ncclInvalidArgument, "%s: rank is %d, must be 0 .. %d", function, rank, nranks - 1);
-  if (nids > nranks)
-    return lp_fail(ncclInvalidArgument, "%s: nId is %d for %d ranks", function, nids, nranks);
+  if (comm == NULL) return LP_REFUSE("%s: comm is NULL", function);
+  if (nranks < 1) return LP_REFUSE("%s: nranks is %d, must be at least 1", function, nranks);
+  if (rank < 0 || rank >= nranks) return LP_REFUSE("%s: rank is %d, must be 0 .. %d", function, rank, nranks - 1);
+  if (nids > nranks) return LP_REFUSE("%s: nId is %d for %d ranks", function, nids, nranks);
   rc = lp_comm_config(function, config, &mine);
-  if (rc != ncclSuccess) return rc;
+  if (rc != ncclSuccess) return lp_group_note(rc);
   memcpy(init.id, ids[0].internal, sizeof init.id);
   init.more_ids = (uint32_t)nids - 1;
   init.more = (const unsigned char*)ids[1].internal;
@@ -77,8 +75,8 @@ LP_API(ncclResult_t, ncclCommInitRankConfig,
 
 LP_API(ncclResult_t, ncclCommInitRankScalable,
        (ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds, ncclConfig_t* config)) {
-  if (commIds == NULL) return lp_fail(ncclInvalidArgument, "ncclCommInitRankScalable: commIds is NULL");
-  if (nId < 1) return lp_fail(ncclInvalidArgument, "ncclCommInitRankScalable: nId is %d, must be at least 1", nId);
+  if (commIds == NULL) return LP_REFUSE("ncclCommInitRankScalable: commIds is NULL");
+  if (nId < 1) return LP_REFUSE("ncclCommInitRankScalable: nId is %d, must be at least 1", nId);
   return lp_init_rank("ncclCommInitRankScalable", newcomm, nranks, commIds, nId, myrank, config);
 }
 
@@ -88,10 +86,10 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
   ncclComm_t** out;
   ncclResult_t rc;
   int i;
-  if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclCommInitAll: comm is NULL");
-  if (ndev < 1) return lp_fail(ncclInvalidArgument, "ncclCommInitAll: ndev is %d, must be at least 1", ndev);
+  if (comm == NULL) return LP_REFUSE("ncclCommInitAll: comm is NULL");
+  if (ndev < 1) return LP_REFUSE("ncclCommInitAll: ndev is %d, must be at least 1", ndev);
   for (i = 0; devlist != NULL && i < ndev; i++)
-    if (devlist[i] < 0) return lp_fail(ncclInvalidArgument, "ncclCommInitAll: devlist[%d] is %d", i, devlist[i]);
+    if (devlist[i] < 0) return LP_REFUSE("ncclCommInitAll: devlist[%d] is %d", i, devlist[i]);
   rc = pncclGetUniqueId(&id);
   if (rc != ncclSuccess) return lp_group_note(rc);
   inits = calloc((size_t)ndev, sizeof *inits);

@@ -107,6 +107,8 @@ struct lp_group* lp_group(void);
 bool lp_group_open(void);
 /* Keeps the first error for the end of the group. Returns code. */
 ncclResult_t lp_group_note(ncclResult_t code);
+/* Refuses a call that a group can hold: ncclInvalidArgument, with that text. */
+#define LP_REFUSE(...) lp_group_note(lp_fail(ncclInvalidArgument, __VA_ARGS__))
 /* The error of a group for whose calls there is no memory. */
 ncclResult_t lp_group_no_memory(void);
 /* Queue a call, or communicators to make: all or none. out[i] receives the handle of inits[i] when the group ends. */

@@ -8,7 +8,7 @@ static ncclResult_t inherit(const ncclConfig_t* mine, struct lp_init* init) {
   char err[LP_ERR_BYTES] = "";
   ncclResult_t rc;
   const struct lp_core* core = lp_core(&rc);
-  if (core == NULL) return lp_group_note(rc);
+  if (core == NULL) return rc;
   init->name = mine->commName;
   if (mine->blocking != NCCL_CONFIG_UNDEF_INT) {
     init->blocking = mine->blocking;
@@ -21,12 +21,12 @@ static ncclResult_t make_child(const char* function, ncclComm_t parent, ncclComm
                          struct lp_init* init) {
   ncclConfig_t mine;
   ncclResult_t rc;
-  if (parent == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
-  if (newcomm == NULL) return lp_fail(ncclInvalidArgument, "%s: newcomm is NULL", function);
+  if (parent == NULL) return LP_REFUSE("%s: comm is NULL", function);
+  if (newcomm == NULL) return LP_REFUSE("%s: newcomm is NULL", function);
   init->parent = lp_handle(parent);
   rc = lp_comm_config(function, config, &mine);
   if (rc == ncclSuccess) rc = inherit(&mine, init);
-  return rc == ncclSuccess ? lp_make(init, &newcomm, 1) : rc;
+  return rc == ncclSuccess ? lp_make(init, &newcomm, 1) : lp_group_note(rc);
 }
 
 LP_API(ncclResult_t, ncclCommSplit,
@@ -40,12 +40,10 @@ LP_API(ncclResult_t, ncclCommShrink,
         int shrinkFlags)) {
   struct lp_init init = {.how = LP_BY_SHRINK, .exclude = excludeRanksList, .abort_parent = shrinkFlags};
   if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT)
-    return lp_fail(ncclInvalidArgument,
-                   "ncclCommShrink: shrinkFlags is 0x%x, not NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT",
-                   (unsigned)shrinkFlags);
+    return LP_REFUSE("ncclCommShrink: shrinkFlags is 0x%x, not NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT",
+                     (unsigned)shrinkFlags);
   if (excludeRanksCount < 1 || excludeRanksList == NULL)
-    return lp_fail(ncclInvalidArgument, "ncclCommShrink: excludeRanksCount is %d, or excludeRanksList is NULL",
-                   excludeRanksCount);
+    return LP_REFUSE("ncclCommShrink: excludeRanksCount is %d, or excludeRanksList is NULL", excludeRanksCount);
   init.excluded = (uint32_t)excludeRanksCount;
   return make_child("ncclCommShrink", comm, newcomm, config, &init);
 }
@@ -68,11 +66,11 @@ LP_API(ncclResult_t, ncclCommGrow,
   struct lp_init init = {.how = LP_BY_GROW, .nranks = nRanks, .has_id = uniqueId != NULL};
   if (comm == NULL) {
     if (uniqueId == NULL)
-      return lp_fail(ncclInvalidArgument, "ncclCommGrow: uniqueId is NULL, which a rank without comm needs");
+      return LP_REFUSE("ncclCommGrow: uniqueId is NULL, which a rank without comm needs");
     return lp_init_rank("ncclCommGrow", newcomm, nRanks, uniqueId, 1, rank, config);
   }
   if (rank != -1)
-    return lp_fail(ncclInvalidArgument, "ncclCommGrow: rank is %d, but a rank of comm keeps its own: say -1", rank);
+    return LP_REFUSE("ncclCommGrow: rank is %d, but a rank of comm keeps its own: say -1", rank);
   if (uniqueId != NULL) memcpy(init.id, uniqueId->internal, sizeof init.id);
   return make_child("ncclCommGrow", comm, newcomm, config, &init);
 }

@@ -4,8 +4,7 @@
 /* There is one signal and one context, as in NCCL. */
 static ncclResult_t check_zeros(const char* function, int sigIdx, int ctx, unsigned int flags) {
   if (sigIdx != 0 || ctx != 0 || flags != 0)
-    return lp_fail(ncclInvalidArgument, "%s: sigIdx is %d, ctx %d, flags 0x%x, and can only be 0", function, sigIdx,
-                   ctx, flags);
+    return LP_REFUSE("%s: sigIdx is %d, ctx %d, flags 0x%x, and can only be 0", function, sigIdx, ctx, flags);
   return ncclSuccess;
 }
 
@@ -16,7 +15,7 @@ LP_API(ncclResult_t, ncclPutSignal,
                          .count = count, .send = localbuff, .stream = stream,
                          .window = (uint64_t)(uintptr_t)peerWin, .offset = peerWinOffset};
   ncclResult_t rc;
-  if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclPutSignal: comm is NULL");
+  if (comm == NULL) return LP_REFUSE("ncclPutSignal: comm is NULL");
   if (lp_route_other_onesided(stream)) {
     if (lp_is_registration(peerWin))
       return lp_group_note(
@@ -26,7 +25,7 @@ LP_API(ncclResult_t, ncclPutSignal,
     LP_FORWARD_IN_GROUP(ncclPutSignal, LP_MINE(ncclPutSignal, comm), localbuff, count, datatype, peer, peerWin,
                         peerWinOffset, sigIdx, ctx, flags, mine, stream);
   }
-  if (peerWin == NULL) return lp_fail(ncclInvalidArgument, "ncclPutSignal: peerWin is NULL");
+  if (peerWin == NULL) return LP_REFUSE("ncclPutSignal: peerWin is NULL");
   rc = check_zeros("ncclPutSignal", sigIdx, ctx, flags);
   return rc == ncclSuccess ? lp_submit(&call) : rc;
 }
@@ -35,7 +34,7 @@ LP_API(ncclResult_t, ncclSignal,
        (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)) {
   struct lp_call call = {.comm = lp_handle(comm), .kind = LP_SIGNAL, .peer = peer, .stream = stream};
   ncclResult_t rc;
-  if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclSignal: comm is NULL");
+  if (comm == NULL) return LP_REFUSE("ncclSignal: comm is NULL");
   if (lp_route_other_onesided(stream))
     LP_FORWARD_IN_GROUP(ncclSignal, LP_MINE(ncclSignal, comm), peer, sigIdx, ctx, flags, mine, stream);
   rc = check_zeros("ncclSignal", sigIdx, ctx, flags);
@@ -71,11 +70,11 @@ LP_API(ncclResult_t, ncclWaitSignal,
        (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream)) {
   ncclResult_t rc, end;
   int i;
-  if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclWaitSignal: comm is NULL");
+  if (comm == NULL) return LP_REFUSE("ncclWaitSignal: comm is NULL");
   if (lp_route_other_onesided(stream))
     LP_FORWARD_IN_GROUP(ncclWaitSignal, LP_MINE(ncclWaitSignal, comm), nDesc, signalDescs, mine, stream);
   if (nDesc < 1 || signalDescs == NULL)
-    return lp_fail(ncclInvalidArgument, "ncclWaitSignal: nDesc is %d, or signalDescs is NULL", nDesc);
+    return LP_REFUSE("ncclWaitSignal: nDesc is %d, or signalDescs is NULL", nDesc);
   rc = check_waits(nDesc, signalDescs, comm, stream);
   if (rc != ncclSuccess) return lp_group_note(rc);
   rc = pncclGroupStart();

@@ -78,6 +78,40 @@ static void individual(void) {
   nested();
 }
 
+/* So does one that is refused before the core sees it, whatever function it is of. */
+static void refused(void) {
+  ncclCollConfig_t call = NCCL_COLLCONFIG_INITIALIZER;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t comm = comms[0], made = NULL;
+  ncclUniqueId id;
+  int in[RANKS] = {1, 1, 1}, out[RANKS] = {0}, r, wrong;
+  call.magic = config.magic = 3;
+  OK(ncclGetUniqueId(&id));
+  for (wrong = 0; wrong < 12; wrong++) {
+    ncclResult_t rc = ncclSuccess;
+    OK(ncclGroupStart());
+    for (r = 0; r < RANKS; r++) OK(ncclAllReduce(&in[r], &out[r], 1, ncclInt, ncclSum, comms[r], NULL));
+    switch (wrong) {
+      case 0: rc = ncclAllReduceConfig(in, out, 1, ncclInt, ncclSum, comm, NULL, &call); break;
+      case 1: rc = ncclPutSignal(in, 1, ncclInt, 1, NULL, 0, 0, 0, 0, comm, NULL); break;
+      case 2: rc = ncclSignal(1, 1, 0, 0, comm, NULL); break;
+      case 3: rc = ncclSignal(1, 0, 0, 0, NULL, NULL); break;
+      case 4: rc = ncclWaitSignal(0, NULL, comm, NULL); break;
+      case 5: rc = ncclCommInitRank(&made, 1, id, 4); break;
+      case 6: rc = ncclCommInitRankConfig(&made, 1, id, 0, &config); break;
+      case 7: rc = ncclCommInitRankScalable(&made, 1, 0, 1, NULL, NULL); break;
+      case 8: rc = ncclCommInitAll(&made, 0, NULL); break;
+      case 9: rc = ncclCommSplit(comm, 0, 0, &made, &config); break;
+      case 10: rc = ncclCommShrink(comm, NULL, 0, &made, NULL, NCCL_SHRINK_DEFAULT); break;
+      case 11: rc = ncclCommGrow(comm, RANKS + 1, NULL, 0, &made, NULL); break;
+    }
+    CHECK(rc == ncclInvalidArgument);
+    IS(ncclGroupEnd(), ncclInvalidArgument);
+    for (r = 0; r < RANKS; r++) CHECK(out[r] == 0);
+  }
+  nested();
+}
+
 /* A group that creates and uses communicators fails and runs nothing. The next group is not affected. */
 static void mixing(void) {
   ncclUniqueId id;
@@ -143,6 +177,7 @@ int main(void) {
   nested();
   exchange();
   individual();
+  refused();
   mixing();
   simulate();
   threads();
