@@ -89,7 +89,7 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 	if err != nil {
 		return nil, fmt.Errorf("shim: leader's address %q: %w", addr, ErrMessage)
 	}
-	conn, err := Dial(ctx, at, s, deadline, true)
+	conn, err := Dial(ctx, at, s, deadline, false) // the leader listens before any rank knows its address
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d: control connection to rank 0: %w", rank, err)
 	}
