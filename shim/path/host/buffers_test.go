@@ -6,6 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -55,5 +58,32 @@ func TestBadBuffers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestBadPage: a send whose buffer has a page that cannot be read fails at once. A TCP plane has sent the pages before
+// it, and does not count as broken.
+func TestBadPage(t *testing.T) {
+	const pages, page = 64, 4096
+	mem, err := unix.Mmap(-1, 0, pages*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, unix.Munmap(mem)) })
+	require.NoError(t, unix.Mprotect(mem[pages/2*page:][:page], unix.PROT_NONE))
+	for _, path := range []string{"arena", "frames", "circuits", "tcp"} {
+		t.Run(path, func(t *testing.T) {
+			shimtest.UsePath(t, path, 2)
+			w := shimtest.NewWorld(t, 2)
+			for _, err := range w.Each(func(c *shim.Comm) error {
+				call := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Peer: 1, Count: pages * page,
+					Send: unsafe.Pointer(&mem[0])}
+				if c.Rank == 1 {
+					call.Kind, call.Peer, call.Send = calls.Recv, 0, nil
+					call.Recv = unsafe.Pointer(&make([]byte, pages*page)[0])
+				}
+				return shim.Run([]calls.Call{call})
+			}) {
+				shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "rank 0: Send(", "the send buffer is not readable at 0x")
+			}
+		})
 	}
 }
