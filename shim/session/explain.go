@@ -59,8 +59,10 @@ func VerdictWait(timeout time.Duration) time.Duration {
 func (s *Session) Explain(ref *Ref, err error) error {
 	c := ref.Comm
 	defer recorder.Of(c).End(ref.Flight, recorder.Failed)
-	if bad := s.badBuffer(err); bad != nil {
-		return c.Fail(bad)
+	if errors.Is(err, syscall.EFAULT) {
+		if bad := BadBuffer(s.Calls); bad != nil {
+			return c.Fail(bad)
+		}
 	}
 	var wait time.Duration
 	verdict := VerdictWait(c.Cfg.Timeout)
@@ -175,44 +177,26 @@ func (s *Session) stalled() error {
 	return nil
 }
 
-// badBuffer returns the error of a call of the group whose buffer the kernel has refused (EFAULT), nil if there is
-// none.
-func (s *Session) badBuffer(err error) error {
-	if !errors.Is(err, syscall.EFAULT) {
-		return nil
-	}
-	for i := range s.Calls {
-		call := &s.Calls[i]
+// BadBuffer returns the error of a call of a group that cannot use some of its memory, nil if there is none.
+func BadBuffer(group []calls.Call) error {
+	for i := range group {
+		call := &group[i]
 		send, recv := call.Extents()
-		if bad := BadBuffer(call, uintptr(call.Send), uintptr(send)); bad != nil {
-			return bad
+		if call.Kind == calls.PutSignal {
+			send = int64(call.Count) * int64(call.Type.Size())
 		}
-		if bad := BadBuffer(call, uintptr(call.Recv), uintptr(recv)); bad != nil {
-			return bad
+		buffer, need := "send", "r"
+		bad, why := unusable(uintptr(call.Send), uintptr(send), need)
+		if why == "" {
+			buffer, need = "receive", "rw"
+			bad, why = unusable(uintptr(call.Recv), uintptr(recv), need)
+		}
+		if why != "" {
+			return fmt.Errorf("shim: rank %d: %v: the %s buffer is %s at %#x: %w",
+				call.Comm.Rank, call, buffer, why, bad, errdefs.ErrInvalidArgument)
 		}
 	}
 	return nil
-}
-
-// BadBuffer returns the error of a call that cannot use some of the memory from an address on. It returns nil if the
-// call can use it, or if the memory is not in its buffers.
-func BadBuffer(call *calls.Call, at, size uintptr) error {
-	send, recv := call.Extents()
-	var buffer, need string
-	switch {
-	case at-uintptr(call.Recv) < uintptr(recv):
-		buffer, need = "receive", "rw"
-	case at-uintptr(call.Send) < uintptr(send):
-		buffer, need = "send", "r"
-	default:
-		return nil
-	}
-	bad, why := unusable(at, size, need)
-	if why == "" {
-		return nil
-	}
-	return fmt.Errorf("shim: rank %d: %v: the %s buffer is %s at %#x: %w",
-		call.Comm.Rank, call, buffer, why, bad, errdefs.ErrInvalidArgument)
 }
 
 // unusable returns the first address of a range that this process may not access as needed, and why not, "" if there

@@ -1,6 +1,8 @@
 package host_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"unsafe"
 
@@ -85,5 +87,43 @@ func TestBadPage(t *testing.T) {
 				shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "rank 0: Send(", "the send buffer is not readable at 0x")
 			}
 		})
+	}
+}
+
+// TestBadAddress: an address that Go's runtime does not report, in the first page or one that no process can have,
+// fails calls as others do, also in the background.
+func TestBadAddress(t *testing.T) {
+	addresses := []uintptr{0xdead << 48, 8}
+	if shimtest.RaceEnabled {
+		addresses = addresses[:1] // checkptr forbids pointers to the first page
+	}
+	for _, path := range []string{"arena", "frames"} {
+		for _, at := range addresses {
+			for _, quick := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%#x/nonblocking=%v", path, at, quick), func(t *testing.T) {
+					shimtest.UsePath(t, path, 2)
+					w := shimtest.NewWorld(t, 2)
+					for _, c := range w.Comms {
+						c.NonBlocking = quick
+					}
+					for _, err := range w.Each(func(c *shim.Comm) error {
+						call := shimtest.AllReduce(c, make([]float32, 100))
+						call.Recv = unsafe.Pointer(&make([]float32, 100)[0])
+						if c.Rank == 0 {
+							call.Send = shimtest.FakeAddress(at)
+						}
+						err := shim.Run([]calls.Call{call})
+						if errors.Is(err, errdefs.ErrInProgress) {
+							shimtest.Eventually(func() bool { return c.Busy() == nil })
+							err = c.AsyncError()
+						}
+						return err
+					}) {
+						shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "rank 0: AllReduce(",
+							fmt.Sprintf("the send buffer is not mapped at %#x", at))
+					}
+				})
+			}
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 
@@ -8,6 +10,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
 	"lightpath/shim/session"
 )
@@ -47,23 +50,29 @@ func run(s *session.Session) error {
 }
 
 // guard restores the setting of debug.SetPanicOnFault, which was before. A fault in a buffer of the group becomes an
-// error that names the buffer, and fails the communicator, since the call is half done. Other faults remain panics.
-// guard must be deferred directly.
+// error that names the buffer. Other panics remain. Both fail the communicators, since the calls are half done. The
+// address of a fault does not tell: it is missing for the first page and for addresses that no process can have. guard
+// must be deferred directly.
 func guard(group []calls.Call, before bool, err *error) {
 	debug.SetPanicOnFault(before)
 	p := recover()
 	if p == nil {
 		return
 	}
-	if fault, ok := p.(interface{ Addr() uintptr }); ok {
-		for i := range group {
-			if bad := session.BadBuffer(&group[i], fault.Addr(), 1); bad != nil {
-				*err = group[i].Comm.Fail(bad)
-				return
-			}
-		}
+	*err = nil
+	if _, ok := p.(runtime.Error); ok {
+		*err = session.BadBuffer(group)
 	}
-	panic(p)
+	why := *err
+	if why == nil {
+		why = fmt.Errorf("shim: panic: %v: %w", p, errdefs.ErrInternal)
+	}
+	for i := range group {
+		group[i].Comm.Spread(why)
+	}
+	if *err == nil {
+		panic(p)
+	}
 }
 
 // state is the state of a communicator's calls that run alone. The communicator's turn guards it.
