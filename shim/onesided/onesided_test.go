@@ -228,6 +228,17 @@ func TestOneSidedRefused(t *testing.T) {
 	shimtest.WantError(t, c.AsyncError(), errdefs.ErrTimeout)
 }
 
+// TestOneSidedBadBuffer: a put from memory that is not mapped names it, whether it copies or sends messages.
+func TestOneSidedBadBuffer(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		w := newSideWorld(t, 2, 4096, func(int) bool { return shared })
+		put := w.Put(w.Comms[0], 1, 0, make([]byte, 4096))
+		put.Send = shimtest.FakeAddress(0xdead << 48)
+		shimtest.WantError(t, shim.Run([]calls.Call{put}), errdefs.ErrInvalidArgument, "rank 0: PutSignal(",
+			"the send buffer is not mapped at 0xdead000000000000")
+	}
+}
+
 // TestOneSidedWindowsComeLateAndGo: a put waits for the registration of its window; one that is gone
 // is refused; memory that is written to is not given back before.
 func TestOneSidedWindowsComeLateAndGo(t *testing.T) {

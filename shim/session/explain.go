@@ -59,10 +59,8 @@ func VerdictWait(timeout time.Duration) time.Duration {
 func (s *Session) Explain(ref *Ref, err error) error {
 	c := ref.Comm
 	defer recorder.Of(c).End(ref.Flight, recorder.Failed)
-	if errors.Is(err, syscall.EFAULT) {
-		if bad := BadBuffer(s.Calls); bad != nil {
-			return c.Fail(bad)
-		}
+	if bad := refusedBuffer(s.Calls, err); bad != nil {
+		return c.Fail(bad)
 	}
 	var wait time.Duration
 	verdict := VerdictWait(c.Cfg.Timeout)
@@ -175,6 +173,14 @@ func (s *Session) stalled() error {
 		}
 	}
 	return nil
+}
+
+// refusedBuffer is [BadBuffer] if the kernel has refused a buffer (EFAULT), else nil.
+func refusedBuffer(group []calls.Call, err error) error {
+	if !errors.Is(err, syscall.EFAULT) {
+		return nil
+	}
+	return BadBuffer(group)
 }
 
 // BadBuffer returns the error of a call of a group that cannot use some of its memory, nil if there is none.

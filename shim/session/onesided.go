@@ -59,6 +59,9 @@ func (s *Session) tryOneSided() error {
 					s.oneSidedFlights[i] = recorder.Of(c).AddOneSided(call)
 				}
 				done, err := onesided.Of(c).Try(call)
+				if bad := refusedBuffer(s.oneSided[i:i+1], err); bad != nil {
+					err = bad
+				}
 				if err != nil {
 					return c.Fail(err)
 				}
