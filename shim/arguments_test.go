@@ -45,6 +45,7 @@ func TestBadArguments(t *testing.T) {
 		"peer":                {func(k *calls.Call) { k.Kind, k.Peer = calls.Send, 7 }, "peer 7"},
 		"negative count":      {func(k *calls.Call) { k.Count = ^uint64(0) }, "count -1"},
 		"huge count":          {func(k *calls.Call) { k.Kind, k.Count = calls.AllGather, 1<<60 }, "too large"},
+		"no such memory":      {func(k *calls.Call) { k.Kind, k.Count = calls.Broadcast, 1<<57 }, "too large"},
 		"no send buffer":      {func(k *calls.Call) { k.Send = nil }, "sendbuff is NULL"},
 		"no receive buffer":   {func(k *calls.Call) { k.Recv = nil }, "recvbuff is NULL"},
 		"partial overlap":     {func(k *calls.Call) { k.Recv = at(3) }, "overlap"},

@@ -2,13 +2,15 @@ package calls
 
 import (
 	"fmt"
-	"math"
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/memory"
 	"lightpath/shim/planeset"
 )
+
+// maxBytes bounds the buffers of a call: no address space is larger, and programs can address twice that much.
+const maxBytes = 1 << 55
 
 // Check checks a call without running it. An error names the argument and wraps [errdefs.ErrInvalidArgument]. If the
 // communicator has failed, the error is its failure.
@@ -42,7 +44,7 @@ func (c *Call) Validate() (err error) {
 		return c.Invalid("root %d is not a rank of 0..%d", c.Peer, n-1)
 	case c.Kind.P2P() && (c.Peer < 0 || int(c.Peer) >= n):
 		return c.Invalid("peer %d is not a rank of 0..%d", c.Peer, n-1)
-	case c.Count > math.MaxInt64/uint64(8*n):
+	case c.Count > maxBytes/uint64(8*n):
 		return c.Invalid("count %d is negative or too large", int64(c.Count))
 	}
 	if err := c.checkStream(); err != nil {

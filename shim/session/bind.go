@@ -113,7 +113,10 @@ func (s *Session) BindEntry(ref Ref, p *circuits.Planes) error {
 	}
 	ec.Buffers[schedule.Input] = exec.Buffer{Ptr: call.Send, Len: send}
 	ec.Buffers[schedule.Output] = exec.Buffer{Ptr: call.Recv, Len: recv}
-	ec.Buffers[schedule.Scratch] = st.scratchOf(ref.Entry.Prog.ScratchBytes)
+	var err error
+	if ec.Buffers[schedule.Scratch], err = st.scratchOf(ref.Entry.Prog.ScratchBytes); err != nil {
+		return c.Fail(err)
+	}
 	if p != nil {
 		ec.Endpoint, ec.OCS, ec.Base, ec.SkipDrain = p.End, p.Switches(), p.Machine.Base(), p.SkipDrain
 	}

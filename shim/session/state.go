@@ -1,9 +1,12 @@
 package session
 
 import (
+	"fmt"
 	"runtime"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
@@ -13,6 +16,7 @@ import (
 	"lightpath/shim/comm"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
 	"lightpath/shim/shares"
 	"lightpath/shim/status"
@@ -116,12 +120,25 @@ func (st *State) Op() *sharedmem.Op {
 	return st.ops[st.usedOps-1]
 }
 
+// largeScratch is the size from which the system is asked for scratch memory first: without it, Go ends the process.
+const largeScratch = 1 << 30
+
 // scratchOf returns n bytes. Tasks of one communicator run one after another and share it.
-func (st *State) scratchOf(n int64) exec.Buffer {
-	if n > int64(len(st.scratch)) {
-		st.scratch = make([]byte, n)
+func (st *State) scratchOf(n int64) (exec.Buffer, error) {
+	if n <= int64(len(st.scratch)) {
+		return exec.BufferOf(st.scratch), nil
 	}
-	return exec.BufferOf(st.scratch)
+	st.scratch = nil
+	if n >= largeScratch {
+		probe, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return exec.Buffer{}, fmt.Errorf("shim: rank %d: no memory for %d bytes of scratch: %w: %w", st.c.Rank, n, err,
+				errdefs.ErrSystem)
+		}
+		_ = unix.Munmap(probe)
+	}
+	st.scratch = make([]byte, n)
+	return exec.BufferOf(st.scratch), nil
 }
 
 // forget frees memory that completed calls keep for later calls.

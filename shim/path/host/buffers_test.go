@@ -127,3 +127,16 @@ func TestBadAddress(t *testing.T) {
 		}
 	}
 }
+
+// TestNoScratch: a call that needs more scratch memory than there can be fails, and does not end the process.
+func TestNoScratch(t *testing.T) {
+	shimtest.UsePath(t, "tcp", 2)
+	w := shimtest.NewWorld(t, 2)
+	for _, err := range w.Each(func(c *shim.Comm) error {
+		mem := unsafe.Pointer(&make([]byte, 8)[0])
+		return shim.Run([]calls.Call{{Comm: c, Kind: calls.AllToAll, Type: datatype.Uint8, Count: 1 << 46,
+			Send: mem, Recv: mem}})
+	}) {
+		shimtest.WantError(t, err, errdefs.ErrSystem, "bytes of scratch")
+	}
+}
