@@ -175,7 +175,7 @@ func TestNoBBR(t *testing.T) {
 		t.Run(c.host+","+c.request, func(t *testing.T) {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 			require.NoError(t, err)
-			defer unix.Close(fd)
+			defer func() { _ = unix.Close(fd) }()
 			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, c.host); err != nil {
 				t.Skipf("this host allows no %s: %v", c.host, err)
 			}
