@@ -9,11 +9,24 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// flow is the data that one rank sends another in one step: the concatenation of its moves in order.
+// flow is the data that one rank sends another in one step: the concatenation of its transfers.
 type flow struct {
-	src, dst int
-	moves    []schedule.Move
-	elems    int64
+	src, dst  int
+	transfers []transfer
+	elems     int64
+}
+
+// transfer is a part of a move: on packet planes one chunk, else all of it.
+type transfer struct {
+	reduce   bool
+	src, dst Segment
+}
+
+// cut returns the bytes [from, to) of a transfer.
+func (x transfer) cut(from, to int64) transfer {
+	x.src.Off, x.dst.Off = x.src.Off+from, x.dst.Off+from
+	x.src.Len, x.dst.Len = to-from, to-from
+	return x
 }
 
 // carried is a piece of a flow of which this rank is the source, the destination or a forwarder.
@@ -40,10 +53,6 @@ func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move,
 		if l.tl == nil && m.Src != l.me && m.Dst != l.me {
 			continue // ranks do not forward on packet planes
 		}
-		src, _, err := l.ends(m)
-		if err != nil {
-			return nil, nil, err
-		}
 		key := [2]int{m.Src, m.Dst}
 		f := byEnds[key]
 		if f == nil {
@@ -51,10 +60,29 @@ func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move,
 			byEnds[key] = f
 			flows = append(flows, f)
 		}
-		f.moves = append(f.moves, m)
-		f.elems += src.Len / l.args.ElemSize
+		if err := l.addMove(f, m); err != nil {
+			return nil, nil, err
+		}
 	}
 	return flows, own, nil
+}
+
+// addMove adds the transfers of a move to a flow.
+func (l *lowering) addMove(f *flow, m schedule.Move) error {
+	chunks := m.Count
+	if l.tl == nil && len(l.p.Lanes) > 1 {
+		m.Count = 1
+	}
+	for range chunks / max(m.Count, 1) {
+		src, dst, err := l.ends(m)
+		if err != nil {
+			return err
+		}
+		f.transfers = append(f.transfers, transfer{m.Reduce, src, dst})
+		f.elems += src.Len / l.args.ElemSize
+		m.From.Chunk, m.To.Chunk = m.From.Chunk+1, m.To.Chunk+1
+	}
+	return nil
 }
 
 // ends returns the segments that a move reads and writes.
@@ -206,20 +234,20 @@ func (l *lowering) runs(c carried, emit func(run)) {
 	lo, hi := c.lo*e, c.hi*e
 	cur := run{base: lo}
 	at := int64(0)
-	for _, m := range c.f.moves {
-		src, dst, _ := l.ends(m) // flows has checked the moves
-		from, to := max(lo, at), min(hi, at+src.Len)
+	for i := range c.f.transfers {
+		x := &c.f.transfers[i]
+		from, to := max(lo, at), min(hi, at+x.src.Len)
 		if from < to {
-			if cur.bytes > 0 && cur.reduce != m.Reduce {
+			if cur.bytes > 0 && cur.reduce != x.reduce {
 				emit(cur)
 				cur = run{base: from}
 			}
-			cur.reduce = m.Reduce
+			cur.reduce = x.reduce
 			cur.bytes += to - from
-			cur.src = extend(cur.src, Segment{Buf: src.Buf, Off: src.Off + from - at, Len: to - from})
-			cur.dst = extend(cur.dst, Segment{Buf: dst.Buf, Off: dst.Off + from - at, Len: to - from})
+			part := x.cut(from-at, to-at)
+			cur.src, cur.dst = extend(cur.src, part.src), extend(cur.dst, part.dst)
 		}
-		at += src.Len
+		at += x.src.Len
 	}
 	if cur.bytes > 0 {
 		emit(cur)

@@ -88,7 +88,7 @@ func (p *Program) transfer(a P2PArgs, kind Kind, msg int32, m Message, nth int32
 	}
 	split := packetSplit{planes: a.Planes, minPiece: a.MinPiece, elem: 1}
 	var buf [16]piece
-	for _, c := range split.spread(a.Rank, m.Peer, 0, m.Bytes, buf[:0]) {
+	for _, c := range split.spread(a.Rank, m.Peer, m.Bytes, buf[:0]) {
 		op := Op{
 			Kind: kind, Plane: int16(c.plane), Step: nth, Peer: int32(m.Peer), FlowDst: int32(m.Peer),
 			Base: c.lo, Bytes: c.hi - c.lo,

@@ -13,11 +13,52 @@ func TestSmallFlowsAvoidSlowPlanes(t *testing.T) {
 	split := packetSplit{planes: 4, shares: []int{40, 4, 40, 16}, minPiece: 16, elem: 4}
 	for src, want := range [][]int{{0, 2}, {2, 3}, {3, 0}, {0, 2}} {
 		var planes []int
-		for _, p := range split.spread(src, 0, 0, 8, nil) {
+		for _, p := range split.spread(src, 0, 8, nil) {
 			planes = append(planes, p.plane)
 		}
 		if !slices.Equal(planes, want) {
 			t.Errorf("rank %d uses planes %v, want %v", src, planes, want)
+		}
+	}
+}
+
+// TestPlanesAreIndependent checks that no operation of a plane waits for one of another plane, and that planes carry
+// equal parts, or their shares.
+func TestPlanesAreIndependent(t *testing.T) {
+	for name, c := range map[string]struct {
+		collective schedule.Collective
+		ranks      int
+		shares     []int
+	}{
+		"rabenseifner": {schedule.AllReduce, 8, nil}, "ring": {schedule.AllReduce, 5, nil},
+		"bruck": {schedule.AllGather, 7, nil}, "recursive-doubling": {schedule.AllGather, 8, []int{3, 1, 4}},
+	} {
+		s, err := schedule.Build(c.collective, name, c.ranks, 0)
+		require.NoError(t, err)
+		progs, err := lowerAll(s, nil, Args{Planes: 3, Shares: c.shares, Count: 1<<18 + 3, ElemSize: 4})
+		require.NoError(t, err)
+		for _, p := range progs {
+			sent := make([]int64, 3)
+			for i := range p.Ops {
+				op := &p.Ops[i]
+				if op.Kind == Send {
+					sent[op.Plane] += op.Bytes
+				}
+				for _, dep := range op.Deps {
+					if from := p.Ops[dep].Plane; from >= 0 && op.Plane >= 0 && from != op.Plane {
+						t.Fatalf("%s: rank %d: step %d on plane %d waits for plane %d", name, p.Rank, op.Step, op.Plane, from)
+					}
+				}
+			}
+			for j, n := range sent {
+				want := (sent[0] + sent[1] + sent[2]) / 3
+				if c.shares != nil {
+					want = (sent[0] + sent[1] + sent[2]) * int64(c.shares[j]) / 8
+				}
+				if n < want*99/100 || n > want*101/100 {
+					t.Errorf("%s: rank %d sends %d bytes, plane %d carries %d", name, p.Rank, want, j, n)
+				}
+			}
 		}
 	}
 }
