@@ -16,35 +16,38 @@ import (
 	"lightpath/plans/packets"
 )
 
-// Steps implements [iteration.Steps].
-func Steps(c *trace.Call, ranks int) ([]plans.Step, error) {
-	collective, err := schedule.ParseCollective(c.Collective)
-	if err != nil {
-		return nil, err
-	}
-	if ranks == 1 {
-		return nil, nil
-	}
-	p, err := msccl.ProblemOf(collective, c.Algorithm, ranks, c.Root, c.Bytes, &plans.Problem{Ranks: ranks},
-		schedule.Disjoint)
-	if err != nil {
-		return nil, err
-	}
-	return p.Steps, nil
-}
-
-// Exchange implements [iteration.Exchange].
-func Exchange(c *trace.Call, ranks int) (rounds int, bytes float64, err error) {
+// Steps is an [iteration.ExchangeOf] that counts no rounds, so that it need not store the schedule, whose moves may take
+// gigabytes.
+func Steps(c *trace.Call, ranks int) (x iteration.Exchange, err error) {
 	collective, err := schedule.ParseCollective(c.Collective)
 	if err != nil || ranks == 1 {
-		return 0, 0, err
+		return x, err
+	}
+	p, err := msccl.ProblemOf(collective, c.Algorithm, ranks, c.Root, c.Bytes, &plans.Problem{}, schedule.Disjoint)
+	if err != nil {
+		return x, err
+	}
+	x.Steps = p.Steps
+	return x, nil
+}
+
+// stepsAndRounds is an [iteration.ExchangeOf].
+func stepsAndRounds(c *trace.Call, ranks int) (x iteration.Exchange, err error) {
+	collective, err := schedule.ParseCollective(c.Collective)
+	if err != nil || ranks == 1 {
+		return x, err
 	}
 	s, err := msccl.Build(collective, c.Algorithm, ranks, c.Root, schedule.Disjoint)
 	if err != nil {
-		return 0, 0, err
+		return x, err
+	}
+	p, _, err := schedule.Problem(s, c.Bytes, &plans.Problem{})
+	if err != nil {
+		return x, err
 	}
 	rounds, chunks := s.Packets()
-	return rounds, s.FlowBytes(&schedule.Flow{Chunks: chunks}, c.Bytes), nil
+	return iteration.Exchange{Steps: p.Steps, Rounds: rounds, Bytes: s.FlowBytes(&schedule.Flow{Chunks: chunks}, c.Bytes)},
+		nil
 }
 
 // Pose returns the problem of a trace on the planes of a fabric file.
@@ -52,9 +55,13 @@ func Pose(f *fabric.Fabric, t *trace.Trace) (*iteration.Problem, error) {
 	if !f.Optical() {
 		return nil, fmt.Errorf("%w: the fabric has no switches", iteration.ErrProblem)
 	}
-	p, err := iteration.Pose(f.Problem(), f.Digest(), t, Steps)
-	if costs := packets.Of(f); err == nil && costs.Stated {
-		err = p.UsePackets(costs, Exchange)
+	costs := packets.Of(f)
+	if !costs.Stated {
+		return iteration.Pose(f.Problem(), f.Digest(), t, Steps)
+	}
+	p, err := iteration.Pose(f.Problem(), f.Digest(), t, stepsAndRounds)
+	if err == nil {
+		p.UsePackets(costs)
 	}
 	return p, err
 }

@@ -18,7 +18,7 @@ func (p *Point) Over() float64 { return p.Of(Iteration).IterationUS/p.Of(Packet)
 // Sweep plans an iteration on fabrics with other numbers of planes, of the same bandwidth together, and other switching
 // times. p is the problem on the fabric with the other costs. done, if not nil, is called after each point. When ctx
 // ends, Sweep returns its error with the points so far.
-func Sweep(ctx context.Context, p *Problem, steps Steps, planes []int, reconfigUS []float64, o Options,
+func Sweep(ctx context.Context, p *Problem, of ExchangeOf, planes []int, reconfigUS []float64, o Options,
 	done func(points, of int)) ([]Point, error) {
 	var points []Point
 	total := p.Fabric.BandwidthGbps * float64(p.Fabric.Planes)
@@ -26,7 +26,7 @@ func Sweep(ctx context.Context, p *Problem, steps Steps, planes []int, reconfigU
 		for _, us := range reconfigUS {
 			f := *p.Fabric
 			f.Planes, f.BandwidthGbps, f.ReconfigUS = k, total/float64(k), us
-			on, err := Pose(&f, "", p.Trace, steps)
+			on, err := Pose(&f, "", p.Trace, of)
 			if err != nil {
 				return points, err
 			}

@@ -30,9 +30,9 @@ func TestSweep(t *testing.T) {
 	f := &plans.Problem{Version: plans.Version, Ranks: 8, Planes: 2, BandwidthGbps: 50, ReconfigUS: 1,
 		Circuits: plans.Simplex}
 	calls := 0
-	p, err := iteration.Pose(f, "", twoCalls(), steps)
+	p, err := iteration.Pose(f, "", twoCalls(), exchange)
 	require.NoError(t, err)
-	points, err := iteration.Sweep(context.Background(), p, steps, []int{1, 4}, []float64{100, 1000, 50_000},
+	points, err := iteration.Sweep(context.Background(), p, exchange, []int{1, 4}, []float64{100, 1000, 50_000},
 		quick, func(done, of int) {
 			if calls++; done != calls || of != 6 {
 				t.Errorf("%d of %d", done, of)
@@ -67,7 +67,7 @@ func TestSweep(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if points, err := iteration.Sweep(ctx, p, steps, []int{1}, []float64{1}, quick, nil); err == nil ||
+	if points, err := iteration.Sweep(ctx, p, exchange, []int{1}, []float64{1}, quick, nil); err == nil ||
 		len(points) != 0 {
 		t.Errorf("%v, %v", points, err)
 	}
@@ -88,7 +88,7 @@ func TestOrderOfGrants(t *testing.T) {
 	tr.Calls[1].After = []trace.After{{Call: trace.Begin, GapUS: 10}}
 	f := &plans.Problem{Version: plans.Version, Ranks: 8, Planes: 2, BandwidthGbps: 50, ReconfigUS: 1,
 		Circuits: plans.Simplex}
-	p, err := iteration.Pose(f, "", tr, steps)
+	p, err := iteration.Pose(f, "", tr, exchange)
 	require.NoError(t, err)
 	plan, err := solve(context.Background(), p, quick)
 	require.NoError(t, err)

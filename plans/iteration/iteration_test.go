@@ -16,21 +16,20 @@ import (
 	"lightpath/plans/iteration/trace"
 )
 
-// steps are those of two families of collectives: xor of n bits, and n shifts.
-func steps(c *trace.Call, ranks int) ([]plans.Step, error) {
-	var n int
-	if _, err := fmt.Sscan(c.Algorithm, &n); err != nil {
-		return nil, err
+// exchange is that of two families of collectives: xor of n bits, and n shifts. Each step is a round.
+func exchange(c *trace.Call, ranks int) (x iteration.Exchange, err error) {
+	if _, err := fmt.Sscan(c.Algorithm, &x.Rounds); err != nil {
+		return x, err
 	}
-	var list []plans.Step
-	for i := range n {
+	for i := range x.Rounds {
 		to := circuit.Shift(ranks, i+1)
 		if c.Collective == "xor" {
 			to = circuit.Xor(ranks, 1<<i%ranks)
 		}
-		list = append(list, plans.Step{Bytes: c.Bytes, To: to})
+		x.Steps = append(x.Steps, plans.Step{Bytes: c.Bytes, To: to})
 	}
-	return list, nil
+	x.Bytes = float64(x.Rounds) * c.Bytes
+	return x, nil
 }
 
 // random returns a small random problem: chains, or calls that overlap.
@@ -79,7 +78,7 @@ func random(t *testing.T, r *rand.Rand, chain bool, calls int) *iteration.Proble
 	}
 	tr.Calls[calls-1].TailUS = float64(r.IntN(200))
 	require.NoError(t, tr.Validate())
-	p, err := iteration.Pose(f, "fabric", tr, steps)
+	p, err := iteration.Pose(f, "fabric", tr, exchange)
 	require.NoError(t, err)
 	return p
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // example is a problem whose plan switches both planes in every gap, and its plan: three calls of one step each, in a
-// chain, with gaps that hide the switches except one.
+// chain, with gaps that hide the switches except one. On packet planes the second call has a fifth of the bytes.
 func example(t *testing.T, circuits plans.CircuitKind) (*iteration.Problem, *iteration.Plan) {
 	t.Helper()
 	f := &plans.Problem{Version: plans.Version, Ranks: 8, Planes: 2, BandwidthGbps: 8, AlphaUS: 1, ReconfigUS: 100,
@@ -29,9 +29,13 @@ func example(t *testing.T, circuits plans.CircuitKind) (*iteration.Problem, *ite
 	tr := &trace.Trace{Ranks: 8, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3, 4, 5, 6, 7}}}},
 		Calls: []trace.Call{call("1", 1e6, 150, 0), call("2", 1e6, 150, 1), call("3", 1e6, 40, 2)}}
 	tr.Calls[2].TailUS = 10
-	one := func(c *trace.Call, ranks int) ([]plans.Step, error) {
+	one := func(c *trace.Call, ranks int) (iteration.Exchange, error) {
 		shift := int(c.Algorithm[0] - '0')
-		return []plans.Step{{Bytes: c.Bytes, To: circuit.Shift(ranks, shift)}}, nil
+		x := iteration.Exchange{Steps: []plans.Step{{Bytes: c.Bytes, To: circuit.Shift(ranks, shift)}}, Rounds: 1, Bytes: 1e6}
+		if shift == 2 {
+			x.Bytes = 2e5
+		}
+		return x, nil
 	}
 	p, err := iteration.Pose(f, "fabric", tr, one)
 	require.NoError(t, err)
@@ -223,17 +227,17 @@ func TestInfeasible(t *testing.T) {
 		Circuits: plans.Duplex}
 	tr := &trace.Trace{Ranks: 4, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3}}}}, Calls: []trace.Call{
 		{Flows: [][2]int{{0, 1}, {1, 2}, {2, 3}, {3, 0}}, Bytes: 5, After: []trace.After{{Call: trace.Begin}}}}}
-	p, err := iteration.Pose(f, "", tr, steps)
+	p, err := iteration.Pose(f, "", tr, exchange)
 	require.NoError(t, err)
 	if _, err := solve(context.Background(), p, quick); err != nil && !errors.Is(err, iteration.ErrProblem) {
 		t.Error(err)
 	}
 	tr.Ranks = 5
-	if _, err := iteration.Pose(f, "", tr, steps); !errors.Is(err, iteration.ErrProblem) {
+	if _, err := iteration.Pose(f, "", tr, exchange); !errors.Is(err, iteration.ErrProblem) {
 		t.Error(err)
 	}
 	tr.Ranks, tr.Calls[0] = 4, trace.Call{Collective: "xor", Algorithm: "none", After: []trace.After{{Call: trace.Begin}}}
-	if _, err := iteration.Pose(f, "", tr, steps); !errors.Is(err, iteration.ErrProblem) ||
+	if _, err := iteration.Pose(f, "", tr, exchange); !errors.Is(err, iteration.ErrProblem) ||
 		!strings.Contains(err.Error(), "calls[0] (xor none, 0 bytes)") {
 		t.Error(err)
 	}

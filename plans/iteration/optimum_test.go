@@ -47,12 +47,12 @@ func tiny(r *rand.Rand, calls int, chain bool) *Problem {
 		t.Calls = append(t.Calls, trace.Call{Collective: "shifts", Algorithm: "a", Root: kind,
 			Bytes: float64(1e4 * (1 + kind)), After: []trace.After{after}, TailUS: float64(r.IntN(30))})
 	}
-	p, err := Pose(f, "", t, func(c *trace.Call, ranks int) ([]plans.Step, error) {
-		one := plans.Step{Bytes: c.Bytes, To: circuit.Shift(ranks, 1+c.Root)}
+	p, err := Pose(f, "", t, func(c *trace.Call, ranks int) (x Exchange, err error) {
+		x.Steps = []plans.Step{{Bytes: c.Bytes, To: circuit.Shift(ranks, 1+c.Root)}}
 		if c.Root == 2 {
-			return []plans.Step{one, {Bytes: c.Bytes, To: circuit.Shift(ranks, 1)}}, nil
+			x.Steps = append(x.Steps, plans.Step{Bytes: c.Bytes, To: circuit.Shift(ranks, 1)})
 		}
-		return []plans.Step{one}, nil
+		return x, nil
 	})
 	if err != nil {
 		panic(err)

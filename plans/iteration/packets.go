@@ -12,27 +12,13 @@ import (
 // OnPackets is the plan of a call on packet planes, in [Placed].
 const OnPackets = -1
 
-// Exchange returns what a collective asks of packet planes, for the ranks 0..ranks-1 of one communicator: its rounds,
-// and the bytes of the busiest rank.
-type Exchange func(c *trace.Call, ranks int) (rounds int, bytes float64, err error)
-
 // UsePackets lets calls use packet planes of the given costs where these are faster. Call it once, after [Pose].
-func (p *Problem) UsePackets(costs packets.Costs, exchange Exchange) error {
-	p.packets, p.packetUS = &costs, make([]float64, len(p.Shapes))
-	for shape := range p.Shapes {
-		i := slices.Index(p.Of, shape)
-		c := &p.Trace.Calls[i]
-		rounds, bytes := 1, c.Busiest()
-		if c.Collective != "" {
-			var err error
-			if rounds, bytes, err = exchange(c, p.Trace.Communicators[c.Communicator].Size()); err != nil {
-				return p.bad(i, err)
-			}
-		}
-		p.packetUS[shape] = costs.US(rounds, bytes)
+func (p *Problem) UsePackets(costs packets.Costs) {
+	p.packets, p.packetUS = &costs, nil
+	for _, x := range p.asks {
+		p.packetUS = append(p.packetUS, costs.US(x.Rounds, x.Bytes))
 	}
 	p.choose()
-	return nil
 }
 
 // choose decides which shapes use packet planes.

@@ -17,12 +17,6 @@ import (
 	"lightpath/plans/packets"
 )
 
-// exchange is that of steps: each step is a round.
-func exchange(c *trace.Call, ranks int) (int, float64, error) {
-	list, err := steps(c, ranks)
-	return len(list), float64(len(list)) * c.Bytes, err
-}
-
 // TestPackets: calls use packet planes where these are faster. The checker accepts plans with none, some and all calls
 // there, and playing them takes the stated time.
 func TestPackets(t *testing.T) {
@@ -31,7 +25,7 @@ func TestPackets(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(seed), 5))
 		p := random(t, r, seed%2 == 0, 2+r.IntN(6))
 		costs := packets.Costs{AlphaUS: float64(r.IntN(100)), Gbps: []float64{4, 8, 16, 64}[r.IntN(4)], Stated: true}
-		require.NoError(t, p.UsePackets(costs, exchange))
+		p.UsePackets(costs)
 		c, err := iteration.Compare(context.Background(), p, quick)
 		require.NoError(t, err)
 		report, err := check.Check(p, c.Plan)
@@ -73,17 +67,11 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// withPackets is the example, whose second call has half of the bytes and takes 300 us on packet planes, and its plan.
+// withPackets is the example with packet planes, on which its second call takes 300 us, and its plan.
 func withPackets(t *testing.T) (*iteration.Problem, *iteration.Plan) {
 	t.Helper()
 	p, _ := example(t, plans.Simplex)
-	require.NoError(t, p.UsePackets(packets.Costs{AlphaUS: 100, Gbps: 8, Stated: true},
-		func(c *trace.Call, _ int) (int, float64, error) {
-			if c.Algorithm == "2" {
-				return 1, 2e5, nil
-			}
-			return 1, 1e6, nil
-		}))
+	p.UsePackets(packets.Costs{AlphaUS: 100, Gbps: 8, Stated: true})
 	plan, err := solve(context.Background(), p, quick)
 	require.NoError(t, err)
 	return p, plan
@@ -127,10 +115,11 @@ func TestPacketsExample(t *testing.T) {
 // TestPacketsSweep: packet planes stay the same on all fabrics of a sweep.
 func TestPacketsSweep(t *testing.T) {
 	p, _ := withPackets(t)
-	one := func(c *trace.Call, ranks int) ([]plans.Step, error) {
+	one := func(c *trace.Call, ranks int) (iteration.Exchange, error) {
 		c.Collective = "shift"
-		list, err := steps(c, ranks)
-		return list[len(list)-1:], err
+		x, err := exchange(c, ranks)
+		x.Steps = x.Steps[len(x.Steps)-1:]
+		return x, err
 	}
 	points, err := iteration.Sweep(context.Background(), p, one, []int{1, 2}, []float64{1, 100_000}, quick, nil)
 	require.NoError(t, err)

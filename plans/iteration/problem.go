@@ -26,18 +26,27 @@ type Problem struct {
 	Of     []int // call -> its shape
 	chain  bool  // each call waits for the call before, and for no other: the order is fixed
 
+	asks      []Exchange     // by shape; without steps
 	packets   *packets.Costs // nil: all calls use circuits
 	packetUS  []float64      // by shape: on packet planes
 	onPackets []bool         // by shape
 	numbers   []int          // of the calls in the trace of which this is a part; nil: the trace is whole
 }
 
-// Steps returns the steps of a call, for the ranks 0..ranks-1 of one communicator.
-type Steps func(c *trace.Call, ranks int) ([]plans.Step, error)
+// Exchange is what a call asks of a fabric, for the ranks 0..n-1 of one communicator.
+type Exchange struct {
+	Steps []plans.Step // on circuits
+	// On packet planes: the rounds, and the bytes of the busiest rank. Only [Problem.UsePackets] needs them.
+	Rounds int
+	Bytes  float64
+}
+
+// ExchangeOf returns what a collective asks of a fabric.
+type ExchangeOf func(c *trace.Call, ranks int) (Exchange, error)
 
 // Pose returns the problem of a valid trace. fabric has no steps; its initial and final circuits do not count. Errors
 // wrap [ErrProblem], or [plans.ErrProblem] if the fabric is not valid.
-func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*Problem, error) {
+func Pose(fabric *plans.Problem, digest string, t *trace.Trace, of ExchangeOf) (*Problem, error) {
 	template := *fabric
 	template.Initial, template.Final, template.Steps, template.Demand = nil, plans.Final{}, nil, nil
 	if err := template.Validate(); err != nil {
@@ -54,12 +63,12 @@ func Pose(fabric *plans.Problem, digest string, t *trace.Trace, steps Steps) (*P
 		key := fmt.Sprint(c.Communicator, c.Collective, " ", c.Algorithm, " ", c.Root, c.Bytes, c.Flows, c.FlowBytes)
 		at, ok := shapes[key]
 		if !ok {
-			shape, err := p.shape(c, steps)
+			shape, asks, err := p.shape(c, of)
 			if err != nil {
 				return nil, p.bad(i, err)
 			}
 			at, shapes[key] = len(p.Shapes), len(p.Shapes)
-			p.Shapes = append(p.Shapes, shape)
+			p.Shapes, p.asks = append(p.Shapes, shape), append(p.asks, asks)
 		}
 		p.Of[i] = at
 	}
@@ -87,25 +96,28 @@ func waitsForLast(after []trace.After, i int) bool {
 	return last
 }
 
-func (p *Problem) shape(c *trace.Call, steps Steps) (*plans.Problem, error) {
+// shape returns the problem of a call, and its exchange without steps.
+func (p *Problem) shape(c *trace.Call, of ExchangeOf) (*plans.Problem, Exchange, error) {
 	comm := &p.Trace.Communicators[c.Communicator]
-	local := []plans.Step{{Bytes: c.Bytes, Flows: c.Flows}}
+	asks := Exchange{Steps: []plans.Step{{Bytes: c.Bytes, Flows: c.Flows}}, Rounds: 1, Bytes: c.Busiest()}
 	if c.Collective != "" {
 		var err error
-		if local, err = steps(c, comm.Size()); err != nil {
-			return nil, err
+		if asks, err = of(c, comm.Size()); err != nil {
+			return nil, asks, err
 		}
 	}
+	local := asks.Steps
+	asks.Steps = nil
 	shape := *p.Fabric
 	if c.FlowBytes != nil {
 		shape.Demand = demand(c, comm, &shape)
-		return &shape, shape.Validate()
+		return &shape, asks, shape.Validate()
 	}
 	shape.Steps = make([]plans.Step, 0, len(local))
 	for i := range local {
 		shape.Steps = append(shape.Steps, spread(&local[i], comm, shape.Ranks))
 	}
-	return &shape, shape.Validate()
+	return &shape, asks, shape.Validate()
 }
 
 // demand returns the bytes between ranks of the fabric in a call of flows. A demand has no alpha and no hops, so flows

@@ -54,12 +54,12 @@ func (o *Site) poseWhole(steps []Step, own []*Agreed) (*whole, error) {
 	fabric := *o.Template
 	fabric.Planes = len(o.Planes)
 	var err error
-	w.problem, err = iteration.Pose(&fabric, o.fabric, t, func(c *trace.Call, _ int) ([]plans.Step, error) {
+	w.problem, err = iteration.Pose(&fabric, o.fabric, t, func(c *trace.Call, _ int) (iteration.Exchange, error) {
 		n, err := strconv.Atoi(c.Algorithm)
 		if err != nil {
-			return nil, err
+			return iteration.Exchange{}, err
 		}
-		return problems[n].Steps, nil
+		return iteration.Exchange{Steps: problems[n].Steps}, nil
 	})
 	return w, err
 }
