@@ -2,25 +2,32 @@ package schedule
 
 // Packets returns what a schedule asks of packet planes, which join all ranks. rounds is the longest chain of transfers
 // of which each sends what the one before has brought; steps that do not depend on each other overlap there. chunks is
-// the sum over steps of the chunks that the busiest rank sends or receives.
+// the [Schedule.Volume].
 func (s *Schedule) Packets() (rounds, chunks int) {
-	sent, received := make([]int, s.Ranks), make([]int, s.Ranks)
 	d := newDepths(s)
 	d.local(s.Pre)
+	for i := range s.Steps {
+		d.transfers(s.Steps[i].Transfers)
+		d.local(s.Steps[i].Post)
+	}
+	return d.most, s.Volume()
+}
+
+// Volume returns the sum over steps of the chunks that the busiest rank sends or receives.
+func (s *Schedule) Volume() (chunks int) {
+	sent, received := make([]int, s.Ranks), make([]int, s.Ranks)
 	for i := range s.Steps {
 		clear(sent)
 		clear(received)
 		most := 0
-		d.transfers(s.Steps[i].Transfers)
 		for _, m := range s.Steps[i].Transfers {
 			sent[m.Src] += m.Count
 			received[m.Dst] += m.Count
 			most = max(most, sent[m.Src], received[m.Dst])
 		}
-		d.local(s.Steps[i].Post)
 		chunks += most
 	}
-	return d.most, chunks
+	return chunks
 }
 
 // depths counts, for each chunk of each buffer, the transfers that have made it, one after the other.

@@ -74,28 +74,10 @@ func (f *File) build(root int, use inputUse, disjoint bool) (*schedule.Schedule,
 	if err != nil {
 		return nil, err
 	}
-	if volume(pipeline) < volume(flows) {
+	if pipeline.Volume() < flows.Volume() {
 		return pipeline, nil
 	}
 	return flows, nil
-}
-
-// volume returns the sum over the steps of the chunks that the busiest rank sends or receives.
-func volume(s *schedule.Schedule) (sum int) {
-	sent, received := make([]int, s.Ranks), make([]int, s.Ranks)
-	for t := range s.Steps {
-		clear(sent)
-		clear(received)
-		busiest := 0
-		for i := range s.Steps[t].Transfers {
-			m := &s.Steps[t].Transfers[i]
-			sent[m.Src] += m.Count
-			received[m.Dst] += m.Count
-			busiest = max(busiest, sent[m.Src], received[m.Dst])
-		}
-		sum += busiest
-	}
-	return sum
 }
 
 // readsInput reports whether no step of the file writes its input and steps of the collective may read it.
