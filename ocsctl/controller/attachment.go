@@ -111,7 +111,7 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	a.since = now
 	if o.Port < 0 {
 		m.watchers = append(m.watchers, a)
-		m.show(a)
+		m.tellAll(a)
 		return nil
 	}
 	if m.ports[o.Port] != nil {
@@ -131,7 +131,7 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	if m.cfg.DataPath != nil && o.Data != nil {
 		m.cfg.DataPath.Attach(o.Port, o.Data, now)
 	}
-	m.show(a)
+	m.tellAll(a)
 	m.tellHolders() // of the leases that it has claimed
 	attached := Event{Kind: Attached, Plane: -1, Port: o.Port, Who: a.who}
 	if a.recorded = m.cfg.Journal == nil; a.recorded {
@@ -148,10 +148,10 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	return nil
 }
 
-// show passes the state of every plane to a new attachment.
-func (m *machine) show(a *attachment) {
+// tellAll passes the state of every plane to a new attachment.
+func (m *machine) tellAll(a *attachment) {
 	for _, pl := range m.planes {
-		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.faultOf(a, m.shut(pl)))
+		m.tell(a, pl)
 	}
 }
 

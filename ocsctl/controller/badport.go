@@ -85,19 +85,23 @@ func (m *machine) closed(pl *plane, port int) string {
 	return ""
 }
 
-// shut returns the fault of a plane in service as the ports see it for which it is out of service; nil: there are none.
-func (m *machine) shut(pl *plane) *BadPorts {
-	if pl.fault != nil || len(pl.bad) == 0 {
-		return nil
+// faultFor returns the fault of a plane as a port sees it; nil: the plane is in service for the port. If only some ports
+// have a fault, a sink without a port (-1) sees a *[BadPorts].
+func (m *machine) faultFor(pl *plane, port int) error {
+	if pl.fault != nil || len(pl.bad) == 0 || port >= 0 && m.closed(pl, port) == "" {
+		return pl.fault
 	}
-	s := &BadPorts{Why: map[int]string{}}
+	err := fmt.Errorf("plane %d epoch %d: %s: %w", pl.index, pl.epoch, pl.badText(), ocsctl.ErrPlaneDown)
+	if port >= 0 {
+		return err
+	}
+	b := &BadPorts{Why: map[int]string{}, Err: err}
 	for p := range m.ports {
 		if why := m.closed(pl, p); why != "" {
-			s.Why[p] = why
+			b.Why[p] = why
 		}
 	}
-	s.Err = fmt.Errorf("plane %d epoch %d: %s: %w", pl.index, pl.epoch, pl.badText(), ocsctl.ErrPlaneDown)
-	return s
+	return b
 }
 
 // badText names the bad ports of a plane and the first reasons.
@@ -112,42 +116,6 @@ func (pl *plane) badText() string {
 		all = append(all, fmt.Sprintf("port %d is out: %s", p, pl.bad[p].why))
 	}
 	return strings.Join(all, "; ")
-}
-
-// faultOf returns the fault of a plane as an attachment sees it.
-func (pl *plane) faultOf(a *attachment, shut *BadPorts) error {
-	switch {
-	case shut == nil:
-		return pl.fault
-	case a.port < 0:
-		return shut
-	case shut.Why[a.port] != "":
-		return shut.Err
-	}
-	return nil
-}
-
-// downFor returns a function that returns the planes which are out of service for a holder.
-func (m *machine) downFor() func(*leaseHolder) uint64 {
-	down := m.down()
-	var out map[int][]PortOut
-	for j, pl := range m.planes {
-		if len(pl.bad) > 0 {
-			if out == nil {
-				out = map[int][]PortOut{}
-			}
-			out[j] = pl.out()
-		}
-	}
-	return func(h *leaseHolder) uint64 {
-		mask := down
-		for j, o := range out {
-			if h.has(o) {
-				mask |= 1 << j
-			}
-		}
-		return mask
-	}
 }
 
 // leaves returns nil if a map has the circuits of bad ports as they are, else the reason.

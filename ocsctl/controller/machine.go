@@ -319,15 +319,19 @@ func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
 // publish passes a plane's state to every attachment. Those without a port come first: one of them may write the
 // shared state that the others read.
 func (m *machine) publish(pl *plane) {
-	shut := m.shut(pl)
 	for _, a := range m.watchers {
-		a.sink.Changed(pl.index, pl.epoch, pl.m, pl.faultOf(a, shut))
+		m.tell(a, pl)
 	}
 	for _, a := range m.ports {
 		if a != nil {
-			a.sink.Changed(pl.index, pl.epoch, pl.m, pl.faultOf(a, shut))
+			m.tell(a, pl)
 		}
 	}
+}
+
+// tell passes a plane's state to an attachment.
+func (m *machine) tell(a *attachment, pl *plane) {
+	a.sink.Changed(pl.index, pl.epoch, pl.m, m.faultFor(pl, a.port))
 }
 
 // retire ends this controller's rule: it moves nothing any more, and ranks must look for the next controller.

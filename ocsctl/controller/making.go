@@ -20,10 +20,9 @@ func (m *machine) makeCircuits(now int64) {
 		m.advance(pl, now)
 	}
 	var answered []grant
-	down := m.downFor()
 	for i := 0; i < len(m.lease.making); {
 		g := &m.lease.making[i]
-		if lost := g.granted & down(&g.leaseHolder); lost != 0 {
+		if lost := g.granted & m.down(&g.leaseHolder); lost != 0 {
 			g.granted &^= lost
 			m.lease.take(lost, func(h *leaseHolder) bool { return h.is(g.a, g.holder) })
 			m.showBad(lost)

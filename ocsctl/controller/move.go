@@ -15,7 +15,7 @@ func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Perm
 		return
 	}
 	pl := m.planes[plane]
-	if pl.fault != nil || m.closed(pl, a.port) != "" {
+	if m.faultFor(pl, a.port) != nil {
 		return // the port is told of the fault
 	}
 	pl.posts++

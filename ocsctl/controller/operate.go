@@ -179,10 +179,10 @@ func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 	return observed, nil
 }
 
-// down returns the planes that are out of service, and so not granted.
-func (m *machine) down() (mask uint64) {
+// down returns the planes that are out of service for a holder, and so not granted.
+func (m *machine) down(h *leaseHolder) (mask uint64) {
 	for j, pl := range m.planes {
-		if pl.fault != nil || pl.off != "" || pl.move.order != nil && !pl.forJob() {
+		if pl.fault != nil || pl.off != "" || pl.move.order != nil && !pl.forJob() || h.has(pl.out()) {
 			mask |= 1 << j
 		}
 	}
@@ -222,7 +222,7 @@ func (m *machine) grant(now int64) {
 	if m.over != nil || m.grace != 0 || len(m.lease.queue)+len(m.lease.making) == 0 {
 		return
 	}
-	for _, g := range m.lease.grants(m.downFor(), m.moving(), now) {
+	for _, g := range m.lease.grants(m.down, m.moving(), now) {
 		if g.granted != 0 && g.circuits != nil {
 			m.lease.making = append(m.lease.making, g)
 			continue

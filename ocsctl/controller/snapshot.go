@@ -146,9 +146,7 @@ func (m *machine) waiting(plane int) string {
 	switch {
 	case m.over != nil:
 		return where + ": " + m.over.Error()
-	case pl.fault != nil:
-		return pl.fault.Error()
-	case pl.off != "":
+	case pl.fault != nil || pl.off != "":
 		return pl.reason()
 	case pl.move.on:
 		return where + ": switching"

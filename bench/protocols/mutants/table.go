@@ -121,11 +121,11 @@ var mutants = []mutant{
 
 	// The controller: bad ports.
 	{"closes a plane for all ports because of one", badPortFile,
-		"case shut.Why[a.port] != \"\":", "default:", true},
+		" || port >= 0 && m.closed(pl, port) == \"\" {", " {", true},
 	{"hides a bad port from the ranks of its holder", badPortFile,
 		"h.places.Has(port)) && h.has(out) {", "h.places.Has(port)) && false {", true},
-	{"grants planes to holders with a bad port", badPortFile,
-		"if h.has(o) {", "if h.has(nil) && h.has(o) {", true},
+	{"grants planes to holders with a bad port", operateFile,
+		" || h.has(pl.out()) {", " {", true},
 	{"accepts posts that move circuits of bad ports", leaseFile,
 		"if err := pl.leaves(target); err != nil {", "if err := pl.leaves(target); false {", true},
 	{"moves a plane after a port has become bad", moveFile,
