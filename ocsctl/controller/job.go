@@ -229,10 +229,12 @@ func (m *machine) mayBegin(j *Job, fixed bool) error {
 				m.describe(old), m.describe(j), ErrJob)
 		}
 	}
+	serves := false
 	for plane, pl := range m.planes {
 		if j.Mask>>plane&1 == 0 {
 			continue
 		}
+		serves = serves || !pl.outOfService() && !j.hasOut(pl)
 		for _, p := range j.Ports {
 			if old := pl.jobOf(p); old != nil {
 				return fmt.Errorf("job %s: port %d of plane %s is of job %s since %s: %w", j.ID, p, pl.Name, old.ID,
@@ -240,7 +242,7 @@ func (m *machine) mayBegin(j *Job, fixed bool) error {
 			}
 		}
 	}
-	if j.Mask&^m.outOfService(j) == 0 {
+	if !serves {
 		return fmt.Errorf("job %s: %w", j.ID, m.noneLeft(j.Mask))
 	}
 	return nil
@@ -255,16 +257,6 @@ func (m *machine) describe(j *Job) string {
 		}
 	}
 	return fmt.Sprintf("name %q, planes %s, ports %s", j.Name, strings.Join(planes, ","), list(j.Ports))
-}
-
-// outOfService returns the planes that are out of service for a job.
-func (m *machine) outOfService(job *Job) (mask uint64) {
-	for j, pl := range m.planes {
-		if pl.outOfService() || job.hasOut(pl) {
-			mask |= 1 << j
-		}
-	}
-	return mask
 }
 
 // outOfService reports whether the plane has a fault, or an operator has disabled it.

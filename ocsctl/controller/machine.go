@@ -189,24 +189,29 @@ func (m *machine) forgive(now int64) {
 			continue // ranks that have not come back may know newer epochs
 		}
 		m.mend(pl, now)
-		switch {
-		case pl.fault == nil, pl.mark > oldest, pl.move.on, pl.move.order != nil, !pl.byRank && !m.cfg.Forgive:
-			continue
-		case !m.mayRestore(pl, now):
-			continue
+		if pl.mark <= oldest {
+			m.forgivePlane(pl, now)
 		}
-		observed, err := m.read(pl)
-		if err != nil {
-			continue
-		}
-		_, found, unwell := m.report(pl)
-		if !m.cfg.Forgive && (unwell != nil || !observed.Equal(pl.desired)) {
-			pl.byRank = false // its device has failed too, since an operator's move or a drift
-		}
-		if unwell == nil && (pl.byRank || m.cfg.Forgive) {
-			m.learnPorts(pl, found, now)
-			m.restore(pl, observed, now)
-		}
+	}
+}
+
+// forgivePlane clears a plane's fault after all attachments that saw it have ended.
+func (m *machine) forgivePlane(pl *plane, now int64) {
+	busy := pl.move.on || pl.move.order != nil
+	if pl.fault == nil || busy || !pl.byRank && !m.cfg.Forgive || !m.mayRestore(pl, now) {
+		return
+	}
+	observed, err := m.read(pl)
+	if err != nil {
+		return
+	}
+	_, found, unwell := m.report(pl)
+	if !m.cfg.Forgive && (unwell != nil || !observed.Equal(pl.desired)) {
+		pl.byRank = false // its device has failed too, since an operator's move or a drift
+	}
+	if unwell == nil && (pl.byRank || m.cfg.Forgive) {
+		m.learnPorts(pl, found, now)
+		m.restore(pl, observed, now)
 	}
 }
 
