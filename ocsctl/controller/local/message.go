@@ -98,35 +98,3 @@ func decodeMessage(body []byte) (*message, error) {
 	}
 	return nil, fmt.Errorf("%w: type %q", ErrProtocol, m.Type)
 }
-
-// checkRequest checks a client's request for the numbers of ports and planes.
-func (m *message) checkRequest(ports, planes int) error {
-	switch m.Type {
-	case msgPost:
-		if m.Plane < 0 || m.Plane >= planes {
-			return fmt.Errorf("%w: %s: plane %d, the switch has %d", ErrProtocol, m.Type, m.Plane, planes)
-		}
-		if err := m.Target.Validate(ports); err != nil {
-			return fmt.Errorf("%w: %s: target %w", ErrProtocol, m.Type, err)
-		}
-	case msgAcquire:
-		if m.Lease == nil {
-			return fmt.Errorf("%w: %s without a lease", ErrProtocol, m.Type)
-		}
-		if err := m.Lease.Check(ports, planes); err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrProtocol, m.Type, err)
-		}
-	case msgRelease:
-		if err := ocsctl.CheckMask(m.Mask, planes); err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrProtocol, m.Type, err)
-		}
-	case msgWaiting:
-		if m.Plane < 0 || m.Plane >= planes {
-			return fmt.Errorf("%w: waiting: plane %d, the switch has %d", ErrProtocol, m.Plane, planes)
-		}
-	case msgWatch, msgGoodbye:
-	default:
-		return fmt.Errorf("%w: unexpected %s", ErrProtocol, m.Type)
-	}
-	return nil
-}

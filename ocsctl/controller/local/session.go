@@ -260,9 +260,6 @@ func (s *session) read() (clean bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if err := m.checkRequest(s.server.core.NumPorts(), len(s.server.planes)); err != nil {
-			return false, err
-		}
 		if m.Type == msgGoodbye {
 			return true, nil
 		}
@@ -272,12 +269,15 @@ func (s *session) read() (clean bool, err error) {
 	}
 }
 
-// request passes one request to the core. An error ends the session.
+// request passes one request to the core, which checks it. An error ends the session.
 func (s *session) request(m *message) error {
 	switch m.Type {
 	case msgPost:
 		return s.attachment.Post(m.Plane, m.Epoch, m.Holder, m.Target)
 	case msgAcquire:
+		if m.Lease == nil {
+			return fmt.Errorf("%w: %s without a lease", ErrProtocol, m.Type)
+		}
 		return s.attachment.Acquire(m.ID, *m.Lease)
 	case msgRelease:
 		return s.attachment.Release(m.Mask, m.Holder)
@@ -285,16 +285,9 @@ func (s *session) request(m *message) error {
 		s.watch.Store(true)
 		s.push(&message{Type: msgState}) // what may have come before
 	case msgWaiting:
-		s.answer(m, s.server.core.Waiting(m.Plane), nil)
+		s.push(&message{Type: msgDone, ID: m.ID, Text: s.server.core.Waiting(m.Plane)})
+	default:
+		return fmt.Errorf("%w: unexpected %s", ErrProtocol, m.Type)
 	}
 	return nil
-}
-
-// answer answers a question.
-func (s *session) answer(m *message, text string, err error) {
-	if err != nil {
-		s.push(&message{Type: msgError, ID: m.ID, Text: err.Error()})
-		return
-	}
-	s.push(&message{Type: msgDone, ID: m.ID, Text: text})
 }
