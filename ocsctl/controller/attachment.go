@@ -36,7 +36,7 @@ func (c *Core) Attach(s Sink, o AttachOptions) (Attachment, error) {
 
 // Post implements Attachment.
 func (a *attachment) Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error {
-	if err := a.check("post", plane, target); err != nil {
+	if err := a.check("post", a.core.checkMap(plane, target)); err != nil {
 		return err
 	}
 	target = target.Clone()
@@ -45,11 +45,8 @@ func (a *attachment) Post(plane int, epoch uint32, holder uint64, target circuit
 
 // Acquire implements Attachment.
 func (a *attachment) Acquire(id uint64, l ocsctl.Lease) error {
-	if a.port < 0 {
-		return fmt.Errorf("controller: acquire: %w", errNoPort)
-	}
-	if err := l.Check(a.core.cfg.Ports, len(a.core.cfg.Planes)); err != nil {
-		return fmt.Errorf("controller: port %d: acquire: %w", a.port, err)
+	if err := a.check("acquire", l.Check(a.core.cfg.Ports, len(a.core.cfg.Planes))); err != nil {
+		return err
 	}
 	q := leaseRequest{a.core.cfg.holder(a, &l), id, l.Mask, l.Circuits}
 	return a.core.do(func(now int64) { a.core.machine.acquire(q, now) })
@@ -57,7 +54,7 @@ func (a *attachment) Acquire(id uint64, l ocsctl.Lease) error {
 
 // Release implements Attachment.
 func (a *attachment) Release(mask, holder uint64) error {
-	if err := a.checkMask("release", mask); err != nil {
+	if err := a.check("release", ocsctl.CheckMask(mask, len(a.core.cfg.Planes))); err != nil {
 		return err
 	}
 	var err error
@@ -75,24 +72,12 @@ func (a *attachment) Detach(clean bool) {
 	}
 }
 
-func (a *attachment) check(what string, plane int, target circuit.Permutation) error {
+// check returns the error of a request: it needs a port, and err is nil if its arguments are valid.
+func (a *attachment) check(what string, err error) error {
 	if a.port < 0 {
 		return fmt.Errorf("controller: %s: %w", what, errNoPort)
 	}
-	if target == nil {
-		target = circuit.Permutation{}
-	}
-	if err := a.core.check(plane, target); err != nil {
-		return fmt.Errorf("controller: port %d: %s: %w", a.port, what, err)
-	}
-	return nil
-}
-
-func (a *attachment) checkMask(what string, mask uint64) error {
-	if a.port < 0 {
-		return fmt.Errorf("controller: %s: %w", what, errNoPort)
-	}
-	if err := ocsctl.CheckMask(mask, len(a.core.cfg.Planes)); err != nil {
+	if err != nil {
 		return fmt.Errorf("controller: port %d: %s: %w", a.port, what, err)
 	}
 	return nil

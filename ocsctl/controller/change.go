@@ -67,7 +67,7 @@ func (c *Core) Change(change Change, who string) error {
 
 // Confirm implements Controller.
 func (c *Core) Confirm(plane int, who string) error {
-	if err := c.check(plane, nil); err != nil {
+	if err := c.checkPlane(plane); err != nil {
 		return fmt.Errorf("controller: confirm: %w", err)
 	}
 	return c.await(func(done func(error)) error {
@@ -88,7 +88,7 @@ func (c *Core) checkChange(change *Change) error {
 		if p.Target == nil {
 			return fmt.Errorf("plane %d: no map", p.Plane)
 		}
-		if err := c.check(p.Plane, p.Target); err != nil {
+		if err := c.checkMap(p.Plane, p.Target); err != nil {
 			return err
 		}
 		if p.IfCurrent != nil && len(p.IfCurrent) != c.cfg.Ports {

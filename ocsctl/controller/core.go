@@ -315,7 +315,7 @@ func (c *Core) Enable(plane int, who string) error {
 // BeginSet is Set, without waiting: the core calls done once with the result, from its goroutine. done must not block.
 // If BeginSet returns an error, the core does not call done.
 func (c *Core) BeginSet(plane int, target circuit.Permutation, who string, done func(error)) error {
-	if err := c.check(plane, target); err != nil {
+	if err := c.checkMap(plane, target); err != nil {
 		return fmt.Errorf("controller: set: %w", err)
 	}
 	return c.do(func(now int64) {
@@ -325,7 +325,7 @@ func (c *Core) BeginSet(plane int, target circuit.Permutation, who string, done 
 
 // BeginDisable is to Disable what BeginSet is to Set.
 func (c *Core) BeginDisable(plane int, reason, who string, done func(error)) error {
-	if err := c.check(plane, nil); err != nil {
+	if err := c.checkPlane(plane); err != nil {
 		return fmt.Errorf("controller: disable: %w", err)
 	}
 	return c.do(func(now int64) { c.machine.disable(plane, reason, who, done, now) })
@@ -333,7 +333,7 @@ func (c *Core) BeginDisable(plane int, reason, who string, done func(error)) err
 
 // BeginEnable is to Enable what BeginSet is to Set.
 func (c *Core) BeginEnable(plane int, who string, done func(error)) error {
-	if err := c.check(plane, nil); err != nil {
+	if err := c.checkPlane(plane); err != nil {
 		return fmt.Errorf("controller: enable: %w", err)
 	}
 	return c.do(func(now int64) { c.machine.enable(plane, &order{who: who, done: done}, now) })
@@ -358,13 +358,17 @@ func (c *Core) await(begin func(done func(error)) error) error {
 	}
 }
 
-// check checks a plane number and, unless it is nil, a target.
-func (c *Core) check(plane int, target circuit.Permutation) error {
+func (c *Core) checkPlane(plane int) error {
 	if plane < 0 || plane >= len(c.cfg.Planes) {
 		return fmt.Errorf("plane %d of %d", plane, len(c.cfg.Planes))
 	}
-	if target == nil {
-		return nil
+	return nil
+}
+
+// checkMap checks a plane number and a map for the plane.
+func (c *Core) checkMap(plane int, target circuit.Permutation) error {
+	if err := c.checkPlane(plane); err != nil {
+		return err
 	}
 	if err := target.Validate(c.cfg.Ports); err != nil {
 		return fmt.Errorf("plane %d: target %w", plane, err)

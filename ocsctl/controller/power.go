@@ -58,7 +58,7 @@ func (b Baseline) drop(c *Config) float64 {
 
 // Ports implements Controller.
 func (c *Core) Ports(plane int) (all []PortState, err error) {
-	if err := c.check(plane, nil); err != nil {
+	if err := c.checkPlane(plane); err != nil {
 		return nil, fmt.Errorf("controller: ports: %w", err)
 	}
 	err = c.call(func(int64) { all = c.machine.portStates(c.machine.planes[plane]) })
@@ -67,7 +67,7 @@ func (c *Core) Ports(plane int) (all []PortState, err error) {
 
 // SetBaseline implements Controller.
 func (c *Core) SetBaseline(plane int, ports []int, drop float64, who string) error {
-	err := c.check(plane, nil)
+	err := c.checkPlane(plane)
 	if err == nil && drop != 0 && !(drop >= MinPowerDrop && drop <= MaxPowerDrop) {
 		err = fmt.Errorf("drop of %v dB, want %v..%v", drop, MinPowerDrop, MaxPowerDrop)
 	}

@@ -30,7 +30,7 @@ func PortTable(labels []string, moved map[int]Moved) []string {
 
 // Remap implements Controller.
 func (c *Core) Remap(plane, port int, to, who string) error {
-	if err := c.check(plane, nil); err != nil {
+	if err := c.checkPlane(plane); err != nil {
 		return fmt.Errorf("controller: remap: %w", err)
 	}
 	return c.await(func(done func(error)) error {

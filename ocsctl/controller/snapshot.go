@@ -16,7 +16,7 @@ func (c *Core) Snapshot() (Snapshot, error) {
 
 // Waiting implements Controller.
 func (c *Core) Waiting(plane int) string {
-	if err := c.check(plane, nil); err != nil {
+	if err := c.checkPlane(plane); err != nil {
 		return err.Error()
 	}
 	var text string
