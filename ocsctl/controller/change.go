@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -187,57 +188,38 @@ func inOneLine(all ...error) (joined error) {
 
 // undo gives the planes of a change that has failed their maps of before.
 func (m *machine) undo(u *changeUnderWay, failed error, now int64) {
-	left := 1
-	var wrong []error
-	end := func(err error) {
-		if err != nil {
-			wrong = append(wrong, err)
-		}
-		if left--; left > 0 {
-			return
-		}
+	all := &gather{done: func(wrong []error) {
 		if len(wrong) > 0 {
 			u.done(fmt.Errorf("%w; the controller could not undo the rest: %w", failed, inOneLine(wrong...)))
 			return
 		}
 		u.done(fmt.Errorf("%w: %w", failed, ErrUndone))
-	}
+	}}
+	last := all.add()
 	for i := range u.parts {
 		if u.failed[i] == nil {
-			left++
-			m.set(u.parts[i].Plane, &order{target: u.before[i], who: "undo for " + u.who, done: end}, now)
+			m.set(u.parts[i].Plane, &order{target: u.before[i], who: "undo for " + u.who, done: all.add()}, now)
 		}
 	}
-	end(nil)
+	last(nil)
 }
 
 // confirmTrial keeps the change that plane is a part of.
 func (m *machine) confirmTrial(plane int, who string, done func(error), now int64) {
 	t := m.planes[plane].trial
 	if m.over != nil || t == nil {
-		err := m.over
-		if err == nil {
-			err = ErrNoTrial
-		}
-		done(fmt.Errorf("controller: plane %d: %w", plane, err))
+		done(fmt.Errorf("controller: plane %d: %w", plane, cmp.Or(m.over, ErrNoTrial)))
 		return
 	}
-	left := 1
-	var failed error
-	end := func(err error) {
-		failed = inOneLine(failed, err)
-		if left--; left == 0 {
-			done(failed)
-		}
-	}
+	all := &gather{done: func(failed []error) { done(inOneLine(failed...)) }}
+	last := all.add()
 	for _, j := range t.Planes {
 		if pl := m.planes[j]; pl.trial != nil && pl.trial.Until.Equal(t.Until) {
-			left++
 			pl.trial = nil
-			m.confirm(now, m.commanded(pl, "confirmed by "+who), end)
+			m.confirm(now, m.commanded(pl, "confirmed by "+who), all.add())
 		}
 	}
-	end(nil)
+	last(nil)
 }
 
 // endTrials undoes changes that no operator has confirmed in time, and returns the time of the next one. It tries a

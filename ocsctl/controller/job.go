@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -182,8 +183,8 @@ func (m *machine) beginJob(j Job, maps []circuit.Permutation, done func(error), 
 		m.addJob(job)
 	}
 	job.Fixed = job.Fixed || maps != nil
-	finish := func(err error) {
-		if err == nil {
+	finish := func(failed []error) {
+		if len(failed) == 0 {
 			done(nil)
 			return
 		}
@@ -192,7 +193,7 @@ func (m *machine) beginJob(j Job, maps []circuit.Permutation, done func(error), 
 				m.endJob(job.ID, job.Who, func(error) {}, now)
 			}
 		})
-		done(fmt.Errorf("controller: job %s: %w", job.ID, err))
+		done(fmt.Errorf("controller: job %s: %w", job.ID, failed[0]))
 	}
 	all := &gather{done: finish}
 	recorded := all.add()
@@ -338,7 +339,7 @@ func (m *machine) endJob(id, who string, done func(error), now int64) {
 
 // recordJob records that a job has begun or ended, on each of its planes, and calls done when all of that is durable.
 func (m *machine) recordJob(job *Job, kind EventKind, who string, now int64, done func(error)) {
-	all := &gather{done: done}
+	all := &gather{done: func(failed []error) { done(cmp.Or(failed...)) }}
 	last := all.add()
 	record := *job // events are shared
 	for plane, pl := range m.planes {
@@ -349,21 +350,21 @@ func (m *machine) recordJob(job *Job, kind EventKind, who string, now int64, don
 	last(nil)
 }
 
-// gather calls done once with the first error, when all callbacks of add have been called.
+// gather calls done once with the errors, when all callbacks of add have been called.
 type gather struct {
-	left  int
-	first error
-	done  func(error)
+	left   int
+	failed []error
+	done   func(failed []error)
 }
 
 func (g *gather) add() func(error) {
 	g.left++
 	return func(err error) {
-		if g.first == nil {
-			g.first = err
+		if err != nil {
+			g.failed = append(g.failed, err)
 		}
 		if g.left--; g.left == 0 {
-			g.done(g.first)
+			g.done(g.failed)
 		}
 	}
 }
