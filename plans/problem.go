@@ -79,3 +79,15 @@ type Final struct {
 	Kind FinalKind
 	Maps []circuit.Permutation // FinalGiven only, one per plane
 }
+
+// Busiest returns the most that a port of a demand sends or receives: the largest sum of a row or column.
+func Busiest[T int64 | float64](demand [][]T) (most T) {
+	for r, row := range demand {
+		var sent, received T
+		for s := range row {
+			sent, received = sent+row[s], received+demand[s][r]
+		}
+		most = max(most, sent, received)
+	}
+	return most
+}

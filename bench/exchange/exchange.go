@@ -193,23 +193,9 @@ func (o *Options) counts(m *Matrix) (all [][][]int64, busiest int64) {
 			}
 		}
 		all = append(all, c)
-		busiest += largestPort(c) * elemBytes / int64(n)
+		busiest += plans.Busiest(c) * elemBytes / int64(n)
 	}
 	return all, busiest
-}
-
-// largestPort returns the largest sum of a row or column.
-func largestPort(c [][]int64) int64 {
-	var most int64
-	for r := range c {
-		var row, column int64
-		for s := range c {
-			row += c[r][s]
-			column += c[s][r]
-		}
-		most = max(most, row, column)
-	}
-	return most
 }
 
 // bound returns the mean lower bound of the matrices, for planes that begin dark.
@@ -281,7 +267,7 @@ func (o *Options) runLines(dir string, m *Matrix, all [][][]int64) (lines []stri
 		if err := os.WriteFile(path, matrixText(c), 0o600); err != nil {
 			return nil, err
 		}
-		most := largestPort(c)
+		most := plans.Busiest(c)
 		lines = append(lines, fmt.Sprintf(
 			"run collective=alltoallv type=float op=sum bytes=%d count=%d warmup=%d iters=%d check=1 mode=sync matrix=%s",
 			most*elemBytes, most, warmup, iters, path))

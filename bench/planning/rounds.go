@@ -96,7 +96,7 @@ func expertMatrices(n, rounds int, d drift, seed int64) [][][]float64 {
 				}
 			}
 		}
-		scale := 1 / busiest(m)
+		scale := 1 / plans.Busiest(m)
 		for i := range m {
 			for e := range m[i] {
 				m[i][e] *= scale
@@ -105,19 +105,6 @@ func expertMatrices(n, rounds int, d drift, seed int64) [][][]float64 {
 		all[t] = m
 	}
 	return all
-}
-
-// busiest returns the demand of the port that sends or receives most.
-func busiest(m [][]float64) float64 {
-	most := 0.0
-	for i := range m {
-		out, in := 0.0, 0.0
-		for e := range m {
-			out, in = out+m[i][e], in+m[e][i]
-		}
-		most = max(most, out, in)
-	}
-	return most
 }
 
 // roundTimes are mean times of a round.

@@ -3,6 +3,8 @@ package workload
 import (
 	"math"
 	"math/rand/v2"
+
+	"lightpath/plans"
 )
 
 // source returns the random generator of a seed.
@@ -234,14 +236,7 @@ func route(row, taste, keys []float64, k int, rng *rand.Rand) {
 // Normalise divides d by its largest row or column sum, so that the busiest port carries 1.
 // A matrix of zeros stays as it is.
 func Normalise(d [][]float64) {
-	most := 0.0
-	for r := range d {
-		column := 0.0
-		for s := range d {
-			column += d[s][r]
-		}
-		most = math.Max(most, math.Max(sum(d[r]), column))
-	}
+	most := plans.Busiest(d)
 	for _, row := range d {
 		scale(row, most)
 	}

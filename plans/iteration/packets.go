@@ -132,13 +132,7 @@ func (p *Problem) packetWay(plan *Plan) Outcome {
 // withoutSwitches returns the time of a shape if each plane joined all ranks. A step takes alpha, one hop, and the bytes
 // of its busiest port.
 func withoutSwitches(p *plans.Problem) (us float64) {
-	for r, row := range p.Demand {
-		sent, received := 0.0, 0.0
-		for s := range row {
-			sent, received = sent+row[s], received+p.Demand[s][r]
-		}
-		us = max(us, plans.WireUS(p, max(sent, received))/float64(p.Planes))
-	}
+	us = plans.WireUS(p, plans.Busiest(p.Demand)) / float64(p.Planes)
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		us += plans.TransmitUS(p, 1, degree(p.Ranks, s.FlowList()), s.Bytes/float64(p.Planes))
