@@ -28,7 +28,7 @@ var comparison = []method{methodBaseline, methodEclipse, methodSpectra, methodLi
 func spectra6(ctx context.Context, o Options) (*Figure, error) {
 	moe := moeDemands(o)
 	g := spectraGrid{deltas: deltasOf(o), methods: comparison,
-		settings: []setting{{gptDemands, 2}, {gptDemands, 4}, {moe, 2}, {moe, 4}}}
+		families: []demands{gptDemands, moe}}
 	f, means, err := spectraFigure(ctx, o, "SPECTRA Fig. 6: makespan on training workloads", g)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func spectra6(ctx context.Context, o Options) (*Figure, error) {
 func spectra7(ctx context.Context, o Options) (*Figure, error) {
 	moe := moeDemands(o)
 	g := spectraGrid{deltas: deltasOf(o), methods: []method{methodUnequal, methodSpectra, methodBound},
-		settings: []setting{{gptDemands, 2}, {gptDemands, 4}, {moe, 2}, {moe, 4}}}
+		families: []demands{gptDemands, moe}}
 	f, means, err := spectraFigure(ctx, o, "SPECTRA Fig. 7: with and without EQUALIZE", g)
 	if err != nil {
 		return nil, err
@@ -66,18 +66,14 @@ func spectra8(ctx context.Context, o Options) (*Figure, error) {
 		return workload.GPT(g)
 	}
 	g := spectraGrid{deltas: deltasOf(o), methods: []method{methodEclipse, methodSpectra, methodUnequal}}
-	var families []demands
 	for _, sigma := range []float64{0.003, 0.01} {
-		families = append(families, noisy("GPT-like", sigma, quiet), noisy("MoE-like", sigma, moeDemands(o).make))
-	}
-	for _, d := range families {
-		g.settings = append(g.settings, setting{d, 2}, setting{d, 4})
+		g.families = append(g.families, noisy("GPT-like", sigma, quiet), noisy("MoE-like", sigma, moeDemands(o).make))
 	}
 	f, means, err := spectraFigure(ctx, o, "SPECTRA Fig. 8: noise of 0.3 % (faint) and of 1 %", g)
 	if err != nil {
 		return nil, err
 	}
-	overlay(f, len(g.settings)/2)
+	overlay(f, len(means)/2)
 	for i, what := range []string{"GPT", "MoE"} {
 		more := 0.0
 		for k := range 2 {
@@ -114,7 +110,7 @@ func overlay(f *Figure, half int) {
 func spectra9(ctx context.Context, o Options) (*Figure, error) {
 	n := benchRanks(o)
 	d := benchDemands(o, fmt.Sprintf("benchmark, %d x %d, m = 16", n, n), 16)
-	g := spectraGrid{deltas: deltasOf(o), methods: comparison, settings: []setting{{d, 2}, {d, 4}}}
+	g := spectraGrid{deltas: deltasOf(o), methods: comparison, families: []demands{d}}
 	f, means, err := spectraFigure(ctx, o, "SPECTRA Fig. 9: makespan on the benchmark workload", g)
 	if err != nil {
 		return nil, err
@@ -132,8 +128,7 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 	}
 	g := spectraGrid{deltas: []float64{delta}, methods: comparison, runs: runsOf(o)}
 	for _, m := range flows {
-		d := benchDemands(o, fmt.Sprintf("benchmark, m = %.0f", m), int(m))
-		g.settings = append(g.settings, setting{d, 2}, setting{d, 4})
+		g.families = append(g.families, benchDemands(o, fmt.Sprintf("benchmark, m = %.0f", m), int(m)))
 	}
 	means, err := g.mean(ctx, o)
 	if err != nil {
@@ -141,7 +136,7 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 	}
 	f := &Figure{Columns: 2, Title: "SPECTRA Fig. 10: benchmark workload over flows per port, delay 0.04"}
 	f.Table.Columns = []string{"flows", "switches", "delta", "method", "mean_makespan", "runs"}
-	for k, s := range []int{2, 4} {
+	for k, s := range switchCounts {
 		c := &Chart{Title: fmt.Sprintf("(%c) benchmark, %d x %d, s = %d", 'a'+k, benchRanks(o), benchRanks(o), s),
 			X: Axis{Label: "flows per port", At: flows}, Y: Axis{Label: "makespan / demand of a port"}}
 		for m, md := range g.methods {

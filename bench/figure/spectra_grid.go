@@ -130,15 +130,12 @@ func DemandProblem(d [][]float64, s int, delta float64) *plans.Problem {
 	return p
 }
 
-// setting is a family on a number of switches.
-type setting struct {
-	demands  demands
-	switches int
-}
+// switchCounts are the numbers of switches that serve each family of a figure.
+var switchCounts = []int{2, 4}
 
 // spectraGrid is the range of parameters of a figure.
 type spectraGrid struct {
-	settings []setting
+	families []demands
 	deltas   []float64
 	methods  []method
 	runs     int
@@ -167,58 +164,44 @@ func deltasOf(o Options) []float64 {
 	return []float64{0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1}
 }
 
-// mean returns the mean value over the runs: [setting][method][delta].
+// mean returns the mean value over the runs: [setting][method][delta]. Setting f*len(switchCounts)+k is family f on
+// switchCounts[k] switches.
 func (g *spectraGrid) mean(ctx context.Context, o Options) ([][][]float64, error) {
-	// One piece of work is one matrix of one family, on all its settings.
-	families := make([]demands, 0, len(g.settings))
-	for _, st := range g.settings {
-		known := false
-		for _, f := range families {
-			known = known || f.name == st.demands.name
-		}
-		if !known {
-			families = append(families, st.demands)
-		}
-	}
-	values := make([][][][]float64, len(families)*g.runs) // [piece][setting][method][delta]
-	err := Each(ctx, len(values), o, func(i int) error {
-		family := families[i/g.runs]
-		x := newSubject(family.make(o.Seed + int64(i%g.runs)))
-		values[i] = make([][][]float64, len(g.settings))
-		for s, st := range g.settings {
-			if st.demands.name != family.name {
-				continue
-			}
-			values[i][s] = matrix(len(g.methods), len(g.deltas))
+	pieces := make([][][][]float64, len(g.families)*g.runs) // [matrix][switch count][method][delta]
+	err := Each(ctx, len(pieces), o, func(i int) error {
+		x := newSubject(g.families[i/g.runs].make(o.Seed + int64(i%g.runs)))
+		for _, switches := range switchCounts {
+			values := matrix(len(g.methods), len(g.deltas))
 			for m, md := range g.methods {
 				for d, delta := range g.deltas {
 					if err := ctx.Err(); err != nil {
 						return err
 					}
-					values[i][s][m][d] = md.value(x, st.switches, delta)
+					values[m][d] = md.value(x, switches, delta)
 				}
 			}
+			pieces[i] = append(pieces[i], values)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := make([][][]float64, len(g.settings))
-	for s := range out {
-		out[s] = matrix(len(g.methods), len(g.deltas))
-		for _, v := range values {
-			if v[s] == nil {
-				continue
-			}
-			for m := range g.methods {
-				for d := range g.deltas {
-					out[s][m][d] += v[s][m][d] / float64(g.runs)
+	var means [][][]float64
+	for f := range g.families {
+		for k := range switchCounts {
+			mean := matrix(len(g.methods), len(g.deltas))
+			for _, piece := range pieces[f*g.runs : (f+1)*g.runs] {
+				for m, row := range piece[k] {
+					for d, v := range row {
+						mean[m][d] += v / float64(g.runs)
+					}
 				}
 			}
+			means = append(means, mean)
 		}
 	}
-	return out, nil
+	return means, nil
 }
 
 // spectraFigure draws a grid, a panel for each setting.
@@ -230,13 +213,14 @@ func spectraFigure(ctx context.Context, o Options, title string, g spectraGrid) 
 	}
 	f := &Figure{Columns: 2, Title: title}
 	f.Table.Columns = []string{"family", "switches", "delta", "method", "mean_makespan", "runs"}
-	for s, st := range g.settings {
-		c := &Chart{Title: fmt.Sprintf("(%c) %s, s = %d", 'a'+s, st.demands.name, st.switches),
+	for s := range means {
+		family, switches := g.families[s/len(switchCounts)].name, switchCounts[s%len(switchCounts)]
+		c := &Chart{Title: fmt.Sprintf("(%c) %s, s = %d", 'a'+s, family, switches),
 			X: Axis{Label: "delay / demand of a port", Log: true}, Y: Axis{Label: "makespan / demand of a port", Log: true}}
 		for m, md := range g.methods {
 			c.Lines = append(c.Lines, Line{Name: md.name, X: g.deltas, Y: means[s][m], Colour: md.colour, Dashed: md.dashed})
 			for d, delta := range g.deltas {
-				f.Table.Add(st.demands.name, st.switches, delta, md.name, means[s][m][d], g.runs)
+				f.Table.Add(family, switches, delta, md.name, means[s][m][d], g.runs)
 			}
 		}
 		f.Panels = append(f.Panels, c)
@@ -250,8 +234,8 @@ func spectraFigure(ctx context.Context, o Options, title string, g spectraGrid) 
 // of a family.
 func (g *spectraGrid) meanRatio(means [][][]float64, family string, over, under int) float64 {
 	sum, count := 0.0, 0.0
-	for s, st := range g.settings {
-		if st.demands.name != family {
+	for s := range means {
+		if g.families[s/len(switchCounts)].name != family {
 			continue
 		}
 		for d := range g.deltas {
