@@ -11,7 +11,8 @@ func Generate(c Config) (*dag.Graph, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	b := &builder{c: &c, costs: c.costs(), g: &dag.Graph{Name: c.Model.Name, Gbps: c.Gbps}}
+	b := &builder{c: &c, costs: c.costs(), g: &dag.Graph{Name: c.Model.Name, Gbps: c.Gbps},
+		previous: map[int]int{}, next: map[int]int{}}
 	replicas := 1
 	if c.Full {
 		replicas = c.Replicas()
@@ -35,6 +36,8 @@ type builder struct {
 	g     *dag.Graph
 	// last is, by replica and stage, the backward of the last micro-batch.
 	last [][]int
+	// previous and next are, by computation, those before and after it on its stage.
+	previous, next map[int]int
 }
 
 // pod returns the index of the pod of a stage. Images of a projection follow the pods.
@@ -158,8 +161,6 @@ func (c *Config) steps(stage int) []step {
 func (b *builder) pipeline(r int) {
 	c := b.c
 	forward, backward := make([][]int, c.PP), make([][]int, c.PP)
-	previous := make(map[int]int) // by computation: the one before it on its stage
-	next := make(map[int]int)
 	last := make([]int, c.PP)
 	for s := range c.PP {
 		cost := b.costs[s]
@@ -179,7 +180,7 @@ func (b *builder) pipeline(r int) {
 			}
 			if before >= 0 {
 				b.dep(before, i, 0)
-				previous[i], next[before] = before, i
+				b.previous[i], b.next[before] = before, i
 			}
 			before = i
 		}
@@ -187,8 +188,8 @@ func (b *builder) pipeline(r int) {
 	}
 	for s := range c.PP - 1 {
 		for k := range c.MicroBatches {
-			b.send(r, s, s+1, k, forward[s][k], forward[s+1][k], previous, next)
-			b.send(r, s+1, s, k, backward[s+1][k], backward[s][k], previous, next)
+			b.send("act", r, k, computation{s, forward[s][k]}, computation{s + 1, forward[s+1][k]})
+			b.send("grad", r, k, computation{s + 1, backward[s+1][k]}, computation{s, backward[s][k]})
 		}
 	}
 	b.last = append(b.last, last)
@@ -205,28 +206,30 @@ func (b *builder) name(what string, replica, stage, batch int) string {
 	return fmt.Sprintf("%sS%d", what, stage)
 }
 
-// send writes the transfer from stage from to stage to for micro-batch k: from computation a to computation z.
-func (b *builder) send(r, from, to, k, a, z int, previous, next map[int]int) {
+// computation is a task of a stage.
+type computation struct{ stage, task int }
+
+// send writes the transfer between two computations of micro-batch k.
+func (b *builder) send(what string, r, k int, from, to computation) {
 	c := b.c
-	t := dag.Task{Kind: "pp", From: b.pod(r, from), To: b.pod(r, to)}
-	t.Name = b.name(map[bool]string{true: "act", false: "grad"}[from < to], r, from, k)
+	t := dag.Task{Name: b.name(what, r, from.stage, k), Kind: "pp", From: b.pod(r, from.stage), To: b.pod(r, to.stage)}
 	if t.From != t.To {
 		n := c.stageGPUs()
 		t.Flows, t.Bytes = n, c.boundary()
-		t.Src, t.Dst = b.gpus(r, from, 0, n), b.gpus(r, to, 0, n)
+		t.Src, t.Dst = b.gpus(r, from.stage, 0, n), b.gpus(r, to.stage, 0, n)
 	} else {
 		t.Duration = c.insideTime()
 	}
 	i := b.task(t)
-	b.dep(a, i, 0)
-	b.dep(i, z, 0)
+	b.dep(from.task, i, 0)
+	b.dep(i, to.task, 0)
 	if c.Overlap {
 		return
 	}
-	if p, ok := previous[z]; ok {
+	if p, ok := b.previous[to.task]; ok {
 		b.dep(p, i, 0)
 	}
-	if n, ok := next[a]; ok {
+	if n, ok := b.next[from.task]; ok {
 		b.dep(i, n, 0)
 	}
 }
@@ -240,8 +243,8 @@ func (b *builder) gradients(r int) {
 		pod := b.pod(r, s)
 		gather := b.task(dag.Task{Name: b.name("gather", r, s, -1), Kind: "gather", Duration: cost.Gather, From: pod,
 			To: pod})
-		ring := func(name string, to, toReplica, first, end int) {
-			t := dag.Task{Name: b.name(name, r, s, -1), Kind: "dp", From: pod, To: to, Flows: end - first,
+		ring := func(name string, from, to, toReplica, first, end int) {
+			t := dag.Task{Name: b.name(name, r, s, -1), Kind: "dp", From: from, To: to, Flows: end - first,
 				Bytes: float64(end-first) * cost.Flow}
 			t.Src = b.gpus(r, s, first, end)
 			if t.Dst = t.Src; c.Full {
@@ -251,32 +254,16 @@ func (b *builder) gradients(r int) {
 			b.dep(b.last[r][s], i, cost.Scatter)
 			b.dep(i, gather, 0)
 		}
-		if !c.Full {
-			image := pod + c.podsPerReplica()
-			if all == 2 || n == 1 {
-				ring("dp", image, 1, 0, n)
-				continue
-			}
-			ring("dp", image, 1, 0, (n+1)/2)
-			b.mirror(s, pod, image, (n+1)/2, n, cost, gather)
-			continue
-		}
 		up, down := (r+1)%all, (r+all-1)%all
 		if all == 2 || n == 1 {
-			ring("dp", b.pod(up, s), up, 0, n)
+			ring("dp", pod, b.pod(up, s), up, 0, n)
 			continue
 		}
-		ring("dp", b.pod(up, s), up, 0, (n+1)/2)
-		ring("dp-", b.pod(down, s), down, (n+1)/2, n)
+		ring("dp", pod, b.pod(up, s), up, 0, (n+1)/2)
+		if c.Full {
+			ring("dp-", pod, b.pod(down, s), down, (n+1)/2, n)
+		} else { // the transfer from the next replica stands for the one to the replica before
+			ring("dp-", b.pod(up, s), pod, r, (n+1)/2, n)
+		}
 	}
-}
-
-// mirror writes the ring in the other direction, in a projection. The transfer from the next replica to this
-// one stands for the transfer from this replica to the one before.
-func (b *builder) mirror(s, pod, image, first, end int, cost Costs, gather int) {
-	gpus := b.gpus(0, s, first, end)
-	i := b.task(dag.Task{Name: b.name("dp-", 0, s, -1), Kind: "dp", From: image, To: pod, Flows: len(gpus),
-		Bytes: float64(len(gpus)) * cost.Flow, Src: gpus, Dst: gpus})
-	b.dep(b.last[0][s], i, cost.Scatter)
-	b.dep(i, gather, 0)
 }
