@@ -123,32 +123,56 @@ func (f *Fabric) Check() error {
 	if !(f.DarkSeconds >= 0) || math.IsInf(f.DarkSeconds, 0) {
 		return fmt.Errorf("%w: %s: circuits that are moved are dark for %v s", ErrInput, f.Name, f.DarkSeconds)
 	}
-	if f.Kind == Best {
-		return f.Shape().Check()
+	var err error
+	switch f.Kind {
+	case Clos:
+		err = f.checkClos()
+	case Lumos:
+		err = f.checkLumos()
 	}
-	if f.Kind != Lumos && f.Routing == Central {
-		return fmt.Errorf("%w: %s: routing %v is of fabrics with an optical core", ErrInput, f.Name, f.Routing)
+	if err != nil {
+		return err
 	}
+	return f.Shape().Check()
+}
+
+// checkLeaves returns what is wrong with the packet switches of a fabric.
+func (f *Fabric) checkLeaves() error {
 	k := f.radix()
 	if k < f.ServerGPUs || k%f.ServerGPUs != 0 {
 		return fmt.Errorf("%w: %s: a leaf has %d ports of %v Gb/s for GPUs, which is no whole number of servers", ErrInput,
 			f.Name, k, f.PortGbps)
 	}
-	if f.Kind == Clos && (f.Tiers < 3 || f.Tiers > 6) {
+	return nil
+}
+
+func (f *Fabric) checkLumos() error {
+	if err := f.checkLeaves(); err != nil {
+		return err
+	}
+	if f.Tau != 1 && f.Tau != 2 {
+		return fmt.Errorf("%w: %s: tau %d is neither 1 nor 2", ErrInput, f.Name, f.Tau)
+	}
+	if pod := f.radix() * f.radix() / f.Tau; f.GPUs%pod != 0 {
+		return fmt.Errorf("%w: %s: %d GPUs are no whole number of pods of %d", ErrInput, f.Name, f.GPUs, pod)
+	}
+	if err := f.core().Validate(); err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return nil
+}
+
+func (f *Fabric) checkClos() error {
+	if f.Routing == Central {
+		return fmt.Errorf("%w: %s: routing %v is of fabrics with an optical core", ErrInput, f.Name, f.Routing)
+	}
+	if err := f.checkLeaves(); err != nil {
+		return err
+	}
+	if f.Tiers < 3 || f.Tiers > 6 {
 		return fmt.Errorf("%w: %s: %d tiers; want 3 to 6", ErrInput, f.Name, f.Tiers)
 	}
-	if f.Kind == Lumos {
-		if f.Tau != 1 && f.Tau != 2 {
-			return fmt.Errorf("%w: %s: tau %d is neither 1 nor 2", ErrInput, f.Name, f.Tau)
-		}
-		if pod := k * k / f.Tau; f.GPUs%pod != 0 {
-			return fmt.Errorf("%w: %s: %d GPUs are no whole number of pods of %d", ErrInput, f.Name, f.GPUs, pod)
-		}
-		if err := f.core().Validate(); err != nil {
-			return fmt.Errorf("%s: %w", f.Name, err)
-		}
-		return f.Shape().Check()
-	}
+	k := f.radix()
 	most, part := 2, k
 	for range f.Tiers - 1 {
 		most *= k
@@ -161,7 +185,7 @@ func (f *Fabric) Check() error {
 		return fmt.Errorf("%w: %s: with ports of %v Gb/s it has at most %d GPUs, in parts of %d; not %d", ErrInput, f.Name,
 			f.PortGbps, most, part, f.GPUs)
 	}
-	return f.Shape().Check()
+	return nil
 }
 
 // Shape returns how servers nest in the fabric.
