@@ -75,26 +75,18 @@ func Models(b Panel, f *fabric.Fabric, preset string, seed uint64) (models []*de
 	}()
 	cables = make([]Cable, len(f.Planes))
 	for _, o := range f.OCS {
-		var initial circuit.Permutation
+		var planes []int
 		for j, p := range f.Planes {
-			if p.OCS != o.Name {
-				continue
-			}
-			m, err := b.Map(j)
-			if err != nil {
-				return models, nil, err
-			}
-			cables[j] = Straight(nil, len(initial), f.Ranks)
-			first := len(initial)
-			for _, to := range m {
-				if to != circuit.Dark {
-					to += first
-				}
-				initial = append(initial, to)
+			if p.OCS == o.Name {
+				planes = append(planes, j)
 			}
 		}
-		if initial == nil {
-			continue // a switch without planes
+		if planes == nil {
+			continue
+		}
+		initial, err := joined(b, planes)
+		if err != nil {
+			return models, nil, err
 		}
 		c := device.Config{Ports: len(initial), Preset: preset, Seed: seed, Initial: initial}
 		if preset == "" {
@@ -105,13 +97,29 @@ func Models(b Panel, f *fabric.Fabric, preset string, seed uint64) (models []*de
 			return models, nil, fmt.Errorf("kernel: ocs %s: %w", o.Name, err)
 		}
 		models = append(models, model)
-		for j, p := range f.Planes {
-			if p.OCS == o.Name {
-				cables[j].Model = model
-			}
+		for k, j := range planes {
+			cables[j] = Straight(model, k*f.Ranks, f.Ranks)
 		}
 	}
 	return models, cables, nil
+}
+
+// joined returns the maps of planes as one map, in which their ports follow one another.
+func joined(b Panel, planes []int) (all circuit.Permutation, err error) {
+	for _, j := range planes {
+		m, err := b.Map(j)
+		if err != nil {
+			return nil, err
+		}
+		first := len(all)
+		for _, to := range m {
+			if to != circuit.Dark {
+				to += first
+			}
+			all = append(all, to)
+		}
+	}
+	return all, nil
 }
 
 // Close stops following the models; circuits stay.

@@ -161,22 +161,22 @@ func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 		}
 		touched++
 		made := slices.ContainsFunc(j.made, func(c circuit.Pair) bool { return c.From == r })
-		switch {
-		case v.Observed == v.Intended && (v.Reason == "" || !j.m.Idle && !made):
-			// A circuit that a move of ranks keeps is not the fault of the move: the session has what is known of it.
-		default:
-			text := u.sentence(j.p, v)
-			for _, p := range []int{r, v.Intended - j.p.first, v.Observed - j.p.first} {
-				if p >= 0 && p < n {
-					why[p] = text
-				}
-			}
-			if bad++; bad <= maxExamples {
-				first = append(first, text)
-			}
-		}
 		if made {
 			j.least = min(j.least, v.Verified)
+		}
+		// A circuit that a move of ranks keeps is not the fault of the move: the session has what is known of it.
+		kept := !made && !j.m.Idle
+		if v.Observed == v.Intended && (v.Reason == "" || kept) {
+			continue
+		}
+		text := u.sentence(j.p, v)
+		for _, p := range []int{r, v.Intended - j.p.first, v.Observed - j.p.first} {
+			if p >= 0 && p < n {
+				why[p] = text
+			}
+		}
+		if bad++; bad <= maxExamples {
+			first = append(first, text)
 		}
 	}
 	switch {
