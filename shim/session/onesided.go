@@ -14,7 +14,7 @@ import (
 	"lightpath/shim/recorder"
 )
 
-// takeOneSided moves the one-sided calls of a group to s.sided. They run before the other calls.
+// takeOneSided moves the one-sided calls of a group to s.oneSided. They run before the other calls.
 func (s *Session) takeOneSided(group []calls.Call) {
 	for i := range group {
 		if group[i].Kind.OneSided() {
@@ -31,7 +31,7 @@ func (s *Session) takeOneSided(group []calls.Call) {
 	s.Calls = s.others
 }
 
-// runOneSided runs s.sided. Calls of one communicator run in order. While one waits for signals, calls of other
+// runOneSided runs s.oneSided. Calls of one communicator run in order. While one waits for signals, calls of other
 // communicators continue, since one thread may make the calls of all of them.
 func (s *Session) runOneSided() error {
 	err := s.tryOneSided()
@@ -43,47 +43,50 @@ func (s *Session) runOneSided() error {
 	return err
 }
 
-// tryOneSided tries the calls of s.sided until all have completed. It clears Comm of each completed call.
+// tryOneSided tries the calls of s.oneSided until all have completed. It clears Comm of each completed call.
 func (s *Session) tryOneSided() error {
-	left := len(s.oneSided)
 	var idle waiter
-	for {
-		before := left
+	for left := len(s.oneSided); left > 0; {
+		completed := 0
 		for _, c := range s.Comms {
-			for i := range s.oneSided {
-				call := &s.oneSided[i]
-				if call.Comm != c {
-					continue
-				}
-				if s.oneSidedFlights[i] == 0 {
-					s.oneSidedFlights[i] = recorder.Of(c).AddOneSided(call)
-				}
-				done, err := onesided.Of(c).Try(call)
-				if bad := refusedBuffer(s.oneSided[i:i+1], err); bad != nil {
-					err = bad
-				}
-				if err != nil {
-					return c.Fail(err)
-				}
-				if !done {
-					break // later calls of the communicator wait too
-				}
-				recorder.Of(c).End(s.oneSidedFlights[i], recorder.Completed)
-				call.Comm = nil
-				left--
+			n, err := s.tryCallsOf(c)
+			if err != nil {
+				return c.Fail(err)
 			}
+			completed += n
 		}
-		switch {
-		case left == 0:
-			return nil
-		case left < before:
+		left -= completed
+		if completed > 0 {
 			idle = waiter{}
-		default:
-			if err := s.waitForSignals(&idle); err != nil {
-				return err
-			}
+		} else if err := s.waitForSignals(&idle); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// tryCallsOf tries the calls of one communicator up to the first that must wait.
+func (s *Session) tryCallsOf(c *comm.Core) (completed int, err error) {
+	for i := range s.oneSided {
+		call := &s.oneSided[i]
+		if call.Comm != c {
+			continue
+		}
+		if s.oneSidedFlights[i] == 0 {
+			s.oneSidedFlights[i] = recorder.Of(c).AddOneSided(call)
+		}
+		done, err := onesided.Of(c).Try(call)
+		if bad := refusedBuffer(s.oneSided[i:i+1], err); bad != nil {
+			err = bad
+		}
+		if !done || err != nil {
+			return completed, err // later calls of the communicator wait too
+		}
+		recorder.Of(c).End(s.oneSidedFlights[i], recorder.Completed)
+		call.Comm = nil
+		completed++
+	}
+	return completed, nil
 }
 
 // waitForSignals pauses. After a long wait it reports whose signals are missing.
