@@ -29,6 +29,21 @@ type communicator struct {
 
 func (c *communicator) name() string { return fmt.Sprintf("%016x", c.id) }
 
+// join adds the rank of a file.
+func (c *communicator) join(m member) error {
+	e := &m.file.Comms[m.comm]
+	if len(c.members) != e.Ranks {
+		return fmt.Errorf("%w: communicator %s has %d ranks, and %d in %s", ErrJob, c.name(), len(c.members), e.Ranks,
+			m.file.process())
+	}
+	if other := c.members[e.Rank].file; other != nil {
+		return fmt.Errorf("%w: communicator %s: %s and %s both are rank %d: files of two runs?", ErrJob, c.name(),
+			other.process(), m.file.process(), e.Rank)
+	}
+	c.members[e.Rank] = m
+	return nil
+}
+
 // job is a set of files.
 type job struct {
 	files []*File
@@ -42,12 +57,6 @@ func gather(files []*File) (*job, error) {
 	j := &job{files: files, of: map[member]*communicator{}}
 	known := map[uint64]*communicator{}
 	for _, f := range files {
-		used := make([]bool, len(f.Comms))
-		for i := range f.Calls {
-			if c := &f.Calls[i]; !c.GroupEnd {
-				used[c.Comm] = true
-			}
-		}
 		for i, e := range f.Comms {
 			if e.Ranks == 0 {
 				continue // it has no calls
@@ -58,17 +67,16 @@ func gather(files []*File) (*job, error) {
 				known[e.ID] = c
 				j.comms = append(j.comms, c)
 			}
-			if len(c.members) != e.Ranks {
-				return nil, fmt.Errorf("%w: communicator %s has %d ranks, and %d in %s", ErrJob, c.name(), len(c.members), e.Ranks,
-					f.process())
-			}
-			if other := c.members[e.Rank].file; other != nil {
-				return nil, fmt.Errorf("%w: communicator %s: %s and %s both are rank %d: files of two runs?", ErrJob, c.name(),
-					other.process(), f.process(), e.Rank)
-			}
 			m := member{f, i}
-			c.members[e.Rank], j.of[m] = m, c
-			c.used = c.used || used[i]
+			if err := c.join(m); err != nil {
+				return nil, err
+			}
+			j.of[m] = c
+		}
+		for i := range f.Calls {
+			if call := &f.Calls[i]; !call.GroupEnd {
+				j.of[member{f, call.Comm}].used = true
+			}
 		}
 	}
 	j.comms = slices.DeleteFunc(j.comms, func(c *communicator) bool { return len(c.members) < 2 })
@@ -87,23 +95,8 @@ func (f *File) process() string { return fmt.Sprintf("process %d on %s", f.PID, 
 
 // number gives each rank of each communicator its rank of the job.
 func (j *job) number() error {
-	rank := map[*File]int{} // of the only rank of a process; -1: it has several
 	world := j.world()
-	if world != nil {
-		j.ranks = len(world.members)
-		for r, m := range world.members {
-			if _, several := rank[m.file]; several {
-				rank[m.file] = -1
-			} else {
-				rank[m.file] = r
-			}
-		}
-	} else {
-		j.ranks = len(j.files)
-		for r, f := range j.byProcess() {
-			rank[f] = r
-		}
-	}
+	rank := j.byFile(world)
 	if j.ranks > trace.MaxRanks {
 		return fmt.Errorf("%w: %d ranks are above %d", ErrJob, j.ranks, trace.MaxRanks)
 	}
@@ -126,6 +119,26 @@ func (j *job) number() error {
 		}
 	}
 	return nil
+}
+
+// byFile counts the ranks of the job. It returns the rank of each process; -1: it has several.
+func (j *job) byFile(world *communicator) map[*File]int {
+	rank := map[*File]int{}
+	if world == nil {
+		j.ranks = len(j.files)
+		for r, f := range j.byProcess() {
+			rank[f] = r
+		}
+		return rank
+	}
+	j.ranks = len(world.members)
+	for r, m := range world.members {
+		if _, several := rank[m.file]; several {
+			r = -1
+		}
+		rank[m.file] = r
+	}
+	return rank
 }
 
 // world returns the largest communicator, if all processes have a rank in it and no rank is missing.

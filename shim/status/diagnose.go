@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,12 +138,7 @@ func mismatch(inside []*Rank) string {
 // blame names the ranks that the others wait for, unless they wait for each other: ranks that do not answer or have not
 // made the call, else ranks in an earlier call.
 func (c *Comm) blame(inside, absent []*Rank, longest float64) string {
-	top := inside[0]
-	for _, r := range inside {
-		if r.Op.Seq > top.Op.Seq {
-			top = r
-		}
-	}
+	top := slices.MaxFunc(inside, func(a, b *Rank) int { return cmp.Compare(a.Op.Seq, b.Op.Seq) })
 	late := slices.Clone(absent)
 	for i := range c.Ranks {
 		r := &c.Ranks[i]
@@ -151,19 +147,7 @@ func (c *Comm) blame(inside, absent []*Rank, longest float64) string {
 		}
 	}
 	if len(late) == 0 {
-		least := top
-		for _, r := range inside {
-			if r.Op.Seq > 0 && r.Op.Seq < least.Op.Seq {
-				least = r
-			}
-		}
-		if least.Op.Seq < top.Op.Seq {
-			for _, r := range inside {
-				if r.Op.Seq == least.Op.Seq {
-					late = append(late, r)
-				}
-			}
-		}
+		late = behind(inside, top.Op.Seq)
 	}
 	if len(late) == 0 {
 		return ""
@@ -179,6 +163,22 @@ func (c *Comm) blame(inside, absent []*Rank, longest float64) string {
 	}
 	return fmt.Sprintf("%s %s for %s%s; %s %s in %s for %s", who, wait, describe(late), where(waiting, late),
 		pronoun(len(waiting)), verb(len(waiting), "is", "are"), name(top), ago(longest))
+}
+
+// behind returns the ranks in the earliest collective, if that is before number seq.
+func behind(inside []*Rank, seq uint64) (late []*Rank) {
+	least := seq
+	for _, r := range inside {
+		if r.Op.Seq > 0 {
+			least = min(least, r.Op.Seq)
+		}
+	}
+	for _, r := range inside {
+		if r.Op.Seq == least && least < seq {
+			late = append(late, r)
+		}
+	}
+	return late
 }
 
 // awaited reports whether a rank waits for a message of the given rank.
