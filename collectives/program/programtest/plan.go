@@ -2,6 +2,7 @@ package programtest
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -35,26 +36,7 @@ func RandomPlan(p *plans.Problem, rng *rand.Rand) *plans.Plan {
 					plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Reconfigure, To: to})
 					maps[j] = to
 				}
-				if rng.IntN(4) == 0 {
-					// The same bytes as two entries, each for some of the flows.
-					var some, rest []int
-					for f := range st.FlowList() {
-						if rng.IntN(2) == 0 {
-							some = append(some, f)
-						} else {
-							rest = append(rest, f)
-						}
-					}
-					for _, list := range [][]int{some, rest} {
-						if list != nil {
-							part := e
-							part.Flows = list
-							plan.Planes[j] = append(plan.Planes[j], part)
-						}
-					}
-					continue
-				}
-				plan.Planes[j] = append(plan.Planes[j], e)
+				plan.Planes[j] = append(plan.Planes[j], divided(e, st, rng)...)
 			}
 		}
 	}
@@ -62,6 +44,19 @@ func RandomPlan(p *plans.Problem, rng *rand.Rand) *plans.Plan {
 		plan.Planes[j] = append(plan.Planes[j], plans.Entry{Kind: plans.Reconfigure, To: plan.Initial[j]})
 	}
 	return plan
+}
+
+// divided returns an entry of a step, or the same bytes as two entries, each for some of the flows.
+func divided(e plans.Entry, st *plans.Step, rng *rand.Rand) []plans.Entry {
+	if rng.IntN(4) != 0 {
+		return []plans.Entry{e}
+	}
+	parts := []plans.Entry{e, e}
+	for f := range st.FlowList() {
+		p := &parts[rng.IntN(2)]
+		p.Flows = append(p.Flows, f)
+	}
+	return slices.DeleteFunc(parts, func(p plans.Entry) bool { return p.Flows == nil })
 }
 
 func routable(m circuit.Permutation, st *plans.Step) bool {

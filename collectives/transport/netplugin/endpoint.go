@@ -166,19 +166,8 @@ func (e *Endpoint) leave() bool {
 	for _, p := range e.planes {
 		for r := range p.peers {
 			q := &p.peers[r]
-			if q.tx.conn != nil && q.tx.err == nil {
-				for q.tx.farewells < slots && q.tx.room() > 0 {
-					q.tx.buildFarewell()
-				}
-				q.tx.progress()
-				left = left && (q.tx.err != nil || q.tx.done == q.tx.built && q.tx.farewells == slots)
-			}
-			if q.rx.conn != nil && q.rx.err == nil {
-				posted := q.rx.post() || q.rx.refused != nil
-				for q.rx.take() && q.rx.err == nil {
-				}
-				left = left && (q.rx.err != nil || posted && q.rx.done == q.rx.posted)
-			}
+			sent, taken := q.tx.leave(), q.rx.leave()
+			left = left && sent && taken
 		}
 	}
 	return left

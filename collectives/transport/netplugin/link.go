@@ -108,6 +108,18 @@ func (s *sender) progress() (some bool) {
 	return some || s.err != nil
 }
 
+// leave sends farewells, and reports whether no request is left.
+func (s *sender) leave() bool {
+	if s.conn == nil || s.err != nil {
+		return true
+	}
+	for s.farewells < slots && s.room() > 0 {
+		s.buildFarewell()
+	}
+	s.progress()
+	return s.err != nil || s.done == s.built && s.farewells == slots
+}
+
 // receiver is the receiving end of a connection. link.done counts the messages that have arrived.
 type receiver struct {
 	link
@@ -171,6 +183,17 @@ func (r *receiver) take() bool {
 	r.sizes[i] = size
 	r.done++
 	return true
+}
+
+// leave takes the messages of the peer, and reports whether no request is left.
+func (r *receiver) leave() bool {
+	if r.conn == nil || r.err != nil {
+		return true
+	}
+	posted := r.post() || r.refused != nil
+	for r.take() && r.err == nil {
+	}
+	return r.err != nil || posted && r.done == r.posted
 }
 
 // farewell is the message of a rank that closes: shorter than a frame.
