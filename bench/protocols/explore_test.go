@@ -91,7 +91,8 @@ func TestExplore(t *testing.T) {
 				cfg.ports = 4
 			}
 			cfg.planes = max(cfg.planes, 1)
-			if cfg.start = circuit.AllDark(cfg.ports); len(cfg.comms[0].ports) > 2 { // a circuit leads into the part from outside
+			if cfg.start = circuit.AllDark(cfg.ports); len(cfg.comms[0].ports) > 2 {
+				// A circuit leads into the part from outside.
 				cfg.start = circuit.Shift(cfg.ports, 1)
 			}
 			cfg.together = new(bool)

@@ -137,8 +137,8 @@ func (w *small) begin(plane int) {
 	}
 }
 
-// agrees reports whether a communicator has agreed to a move: it waits for shared planes with these circuits, or all its
-// ranks have posted whose circuits between ports of the communicator change.
+// agrees reports whether a communicator has agreed to a move: it waits for shared planes with these circuits, or all
+// its ranks have posted whose circuits between ports of the communicator change.
 func (w *small) agrees(g *group, plane int, m *controller.Move) bool {
 	needed := []int{}
 	asks := g.members[0].host.wants[g.cfg.id]

@@ -16,8 +16,8 @@ import (
 	"lightpath/plans/packets"
 )
 
-// Steps is an [iteration.ExchangeOf] that counts no rounds, so that it need not store the schedule, whose moves may take
-// gigabytes.
+// Steps is an [iteration.ExchangeOf] that counts no rounds, so that it need not store the schedule, whose moves may
+// take gigabytes.
 func Steps(c *trace.Call, ranks int) (x iteration.Exchange, err error) {
 	collective, err := schedule.ParseCollective(c.Collective)
 	if err != nil || ranks == 1 {

@@ -85,8 +85,8 @@ func (m *machine) closed(pl *plane, port int) string {
 	return ""
 }
 
-// faultFor returns the fault of a plane as a port sees it; nil: the plane is in service for the port. If only some ports
-// have a fault, a sink without a port (-1) sees a *[BadPorts].
+// faultFor returns the fault of a plane as a port sees it; nil: the plane is in service for the port. If only some
+// ports have a fault, a sink without a port (-1) sees a *[BadPorts].
 func (m *machine) faultFor(pl *plane, port int) error {
 	if pl.fault != nil || len(pl.bad) == 0 || port >= 0 && m.closed(pl, port) == "" {
 		return pl.fault

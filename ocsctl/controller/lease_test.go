@@ -192,7 +192,8 @@ func TestLeaseOfSomePorts(t *testing.T) {
 		})
 	}
 	r := newTestRig(t, 2, 1, nil)
-	if err := r.s[0].Acquire(1, ocsctl.Lease{Mask: 1, Holder: testHolder, Ports: []int{0, 2}}); err == nil || !strings.Contains(err.Error(), "port 2") {
+	err := r.s[0].Acquire(1, ocsctl.Lease{Mask: 1, Holder: testHolder, Ports: []int{0, 2}})
+	if err == nil || !strings.Contains(err.Error(), "port 2") {
 		t.Errorf("a lease of a port that does not exist: %v", err)
 	}
 }

@@ -64,8 +64,8 @@ func (m *machine) round(pl *plane) *round {
 	return r
 }
 
-// advance starts the next move of pl: to the circuits that grants wait for, or else to the target of the posts, if every
-// port that the move waits for has posted.
+// advance starts the next move of pl: to the circuits that grants wait for, or else to the target of the posts, if
+// every port that the move waits for has posted.
 func (m *machine) advance(pl *plane, now int64) {
 	if pl.move.on || pl.fault != nil || m.over != nil {
 		return

@@ -74,7 +74,8 @@ func (m *machine) operable(pl *plane) error {
 	case m.grace != 0:
 		return fmt.Errorf("%s: ranks may claim it after the takeover: %w", where, ErrHeld)
 	case len(held) > 0:
-		return fmt.Errorf("%s: by holder %s of port %d: %w", where, ocsctl.HolderName(held[0].holder), held[0].a.port, ErrHeld)
+		return fmt.Errorf("%s: by holder %s of port %d: %w", where, ocsctl.HolderName(held[0].holder),
+			held[0].a.port, ErrHeld)
 	case pl.move.on || pl.move.order != nil:
 		return fmt.Errorf("%s: %w", where, ErrMoving)
 	}

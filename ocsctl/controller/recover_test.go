@@ -331,8 +331,8 @@ func TestForgiveOfADarkPlane(t *testing.T) {
 }
 
 // TestUnreadIntent: a device cannot be read at a takeover, after a move whose end the journal lacks. An operator's
-// enable accepts the target of the move, and not the map before it: the device may have lost the circuits since. So does
-// the next controller.
+// enable accepts the target of the move, and not the map before it: the device may have lost the circuits since. So
+// does the next controller.
 func TestUnreadIntent(t *testing.T) {
 	before, after := circuit.AllDark(3), circuit.Shift(3, 1)
 	for name, k := range map[string]struct {

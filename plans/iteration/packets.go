@@ -129,8 +129,8 @@ func (p *Problem) packetWay(plan *Plan) Outcome {
 	return Outcome{Name: Packet, IterationUS: p.Trace.End(end)}
 }
 
-// withoutSwitches returns the time of a shape if each plane joined all ranks. A step takes alpha, one hop, and the bytes
-// of its busiest port.
+// withoutSwitches returns the time of a shape if each plane joined all ranks. A step takes alpha, one hop, and the
+// bytes of its busiest port.
 func withoutSwitches(p *plans.Problem) (us float64) {
 	us = plans.WireUS(p, plans.Busiest(p.Demand)) / float64(p.Planes)
 	for i := range p.Steps {

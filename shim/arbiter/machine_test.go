@@ -219,7 +219,8 @@ func TestPlanes(t *testing.T) {
 		"a plane has lost frames": {func(r *rig) { r.down[1] = ocsctl.ErrFramesLost }, []string{
 			"stop 0", "fail: shim: plane 1 epoch 0: " + ocsctl.ErrFramesLost.Error(),
 		}},
-		"held for long": {func(r *rig) { r.now = r.now.Add(MaxHold + 1) }, []string{"stop 0", "release 11", "acquire 11", "set 0"}},
+		"held for long": {func(r *rig) { r.now = r.now.Add(MaxHold + 1) },
+			[]string{"stop 0", "release 11", "acquire 11", "set 0"}},
 		"held for long, on the way": {
 			func(r *rig) { r.now = r.now.Add(MaxHold + 1); r.m.standing[1].Epoch = 3 }, []string{"stop 0", "await 1 epoch 3"},
 		},

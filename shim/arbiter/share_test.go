@@ -27,10 +27,11 @@ func TestShare(t *testing.T) {
 		makes  circuit.Permutation // of ports, by the controller; nil: nothing
 		alone  bool                // shared planes do not do
 	}{
-		"stays":         {4, func(*rig) {}, "share 11 with [[1 0] [1 0]]", nil, false},
-		"all ports":     {2, func(*rig) {}, "acquire 11", nil, false},
-		"moves":         {4, func(r *rig) { r.row = moves }, "acquire 11", nil, false},
-		"other maps":    {4, func(r *rig) { r.row = agreed(dark) }, "share 11 with [[-1 -1] [-1 -1]]", circuit.AllDark(4), false},
+		"stays":     {4, func(*rig) {}, "share 11 with [[1 0] [1 0]]", nil, false},
+		"all ports": {2, func(*rig) {}, "acquire 11", nil, false},
+		"moves":     {4, func(r *rig) { r.row = moves }, "acquire 11", nil, false},
+		"other maps": {4, func(r *rig) { r.row = agreed(dark) }, "share 11 with [[-1 -1] [-1 -1]]", circuit.AllDark(4),
+			false},
 		"not made":      {4, func(r *rig) { r.row = agreed(dark) }, "share 11 with [[-1 -1] [-1 -1]]", nil, true},
 		"moved away":    {4, func(r *rig) { r.maps[1] = circuit.AllDark(4) }, "share 11 with [[1 0] [1 0]]", nil, true},
 		"without plans": {4, func(r *rig) { r.row = planning.Row{} }, "acquire 11", nil, false},

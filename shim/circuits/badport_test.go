@@ -51,7 +51,8 @@ func (d *portDevice) report(plane int, err error) {
 }
 
 // TestBadPort: ranks 0 and 1, and ranks 2 and 3, have a communicator each. A port of rank 3 fails on plane 1. The
-// others use the plane as before; ranks 2 and 3 go on with plane 0, without a failed call, until the port is good again.
+// others use the plane as before; ranks 2 and 3 go on with plane 0, without a failed call, until the port is good
+// again.
 func TestBadPort(t *testing.T) {
 	d := &portDevice{maps: []circuit.Permutation{circuit.AllDark(4), circuit.AllDark(4)}, bad: make([]error, 2)}
 	server := shimtest.UseEmulatorOn(t, 4, 2, d, nil)

@@ -30,8 +30,8 @@ const dark = circuit.Dark
 
 // newMachine returns the machine of rank 1 of 3 at ports 4, 1 and 3 of a plane of 6 ports.
 func newMachine(p fakePlanes) *circuits.Machine {
-	return circuits.NewMachine(circuits.Config{Rank: 1, Holder: 7, Places: circuit.Place([]int{4, 1, 3}, 6), Planes: len(p),
-		Timeout: 3 * time.Second}, p)
+	return circuits.NewMachine(circuits.Config{Rank: 1, Holder: 7, Places: circuit.Place([]int{4, 1, 3}, 6),
+		Planes: len(p), Timeout: 3 * time.Second}, p)
 }
 
 // start is a time of the tests' clock.
@@ -233,12 +233,16 @@ func TestNotPredicted(t *testing.T) {
 		change   func(m *circuits.Machine, p fakePlanes, op *circuits.Operation)
 		declined bool
 	}{
-		"another call":       {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Shape.Count++ }, true},
-		"another number":     {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Seq++ }, true},
-		"a round":            {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Shape = nil }, true},
-		"a failed plane":     {func(_ *circuits.Machine, p fakePlanes, _ *circuits.Operation) { p[0].err = errors.New("x") }, true},
+		"another call":   {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Shape.Count++ }, true},
+		"another number": {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Seq++ }, true},
+		"a round":        {func(_ *circuits.Machine, _ fakePlanes, op *circuits.Operation) { op.Shape = nil }, true},
+		"a failed plane": {func(_ *circuits.Machine, p fakePlanes, _ *circuits.Operation) {
+			p[0].err = errors.New("x")
+		}, true},
 		"another controller": {func(_ *circuits.Machine, p fakePlanes, _ *circuits.Operation) { p[0].epoch = 6 }, true},
-		"left elsewhere":     {func(m *circuits.Machine, _ fakePlanes, _ *circuits.Operation) { m.Standing()[0].Epoch = 4 }, true},
+		"left elsewhere": {func(m *circuits.Machine, _ fakePlanes, _ *circuits.Operation) {
+			m.Standing()[0].Epoch = 4
+		}, true},
 		"recalled": {func(m *circuits.Machine, _ fakePlanes, _ *circuits.Operation) {
 			if m.Recall(8) || m.Recall(9) {
 				t.Error("a ticket in hand is in use")

@@ -18,7 +18,8 @@ func TestPort(t *testing.T) {
 	var log []string
 	add := func(holder uint64, name string) *circuits.Machine {
 		m := circuits.NewMachine(circuits.Config{Holder: holder, Places: circuit.Place([]int{0, 1}, 6), Planes: 1, Port: port,
-			Declined: func(uint64) { log = append(log, name+" declines") }, Contested: func() { log = append(log, name+" waits") }}, p)
+			Declined:  func(uint64) { log = append(log, name+" declines") },
+			Contested: func() { log = append(log, name+" waits") }}, p)
 		m.OnNext(func() { log = append(log, name+" is next") })
 		return m
 	}

@@ -84,8 +84,8 @@ func (o *Site) Pose(s calls.Shape, planes int, initial []circuit.Permutation) (*
 }
 
 // OnPackets reports whether a call uses the packet planes because these are faster: see [packets.Costs.Faster]. p is
-// its problem on circuits. The result depends on the call, the fabric file and the settings of rank 0. A call that names
-// planes or a plan uses circuits, and so do all calls if LIGHTPATH_PLANNER names a planner.
+// its problem on circuits. The result depends on the call, the fabric file and the settings of rank 0. A call that
+// names planes or a plan uses circuits, and so do all calls if LIGHTPATH_PLANNER names a planner.
 func (o *Site) OnPackets(s calls.Shape, p *plans.Problem) bool {
 	if o.Packets == nil || o.Cfg.Planner != planner.Auto || s.Request != (calls.Shape{}).Request {
 		return false

@@ -61,8 +61,8 @@ var vars = []Var{
 			"throughput of each plane, which all ranks agree on. If one rank says even, all ranks use even",
 		func(c *Config, v string) error { return setChoice(&c.PlaneShares, v, SharesMeasured, SharesEven) }},
 	{"LIGHTPATH_PLANNER", "name", planner.Auto,
-		"planner of collectives on circuits: " + strings.Join(planner.Names(), ", ") + ". With auto, calls that are faster on " +
-			"packet planes use these. With another planner, all calls use circuits",
+		"planner of collectives on circuits: " + strings.Join(planner.Names(), ", ") + ". With auto, calls that are faster " +
+			"on packet planes use these. With another planner, all calls use circuits",
 		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "",
 		"directory of the plan cache. Empty: plans stay in memory",

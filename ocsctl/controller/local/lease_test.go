@@ -75,7 +75,8 @@ func TestPlaneDownAndBack(t *testing.T) {
 	if mask, err := cs[0].Acquire(ocsctl.Lease{Mask: 3, Holder: 7}); err != nil || mask != 1 {
 		t.Errorf("%#x, %v", mask, err)
 	}
-	if _, err := cs[1].Acquire(ocsctl.Lease{Mask: 2, Holder: 7}); !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "cleaning") {
+	_, err := cs[1].Acquire(ocsctl.Lease{Mask: 2, Holder: 7})
+	if !errors.Is(err, ocsctl.ErrPlaneDown) || !strings.Contains(err.Error(), "cleaning") {
 		t.Error(err)
 	}
 	if err := cs[0].Release(2, 7); err == nil {

@@ -228,8 +228,8 @@ func (s *Server) Close() {
 	})
 }
 
-// awaitShut returns when Close, if it has begun, has disconnected every rank. So no rank is granted the planes of another
-// one that Close disconnects.
+// awaitShut returns when Close, if it has begun, has disconnected every rank. So no rank is granted the planes of
+// another one that Close disconnects.
 func (s *Server) awaitShut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -231,7 +231,8 @@ func TestCoreSharedPlanes(t *testing.T) {
 		all = append(all, dial(t, p, rpc.Options{}, endpoints...))
 	}
 	for _, first := range []int{0, 2} {
-		if _, err := all[first].Acquire(ocsctl.Lease{Mask: 1, Holder: uint64(20 + first), Ports: []int{first, first + 1}, Shared: true}); err != nil {
+		l := ocsctl.Lease{Mask: 1, Holder: uint64(20 + first), Ports: []int{first, first + 1}, Shared: true}
+		if _, err := all[first].Acquire(l); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -75,7 +75,8 @@ func TestOperator(t *testing.T) {
 	must(t, err)
 	want, err := core.Snapshot()
 	must(t, err)
-	if got.Token != 7 || got.Planes[0].Reason != "drift" || got.Planes[1].Holders[0].Holder != 99 || !got.Ports[2].Attached {
+	if got.Token != 7 || got.Planes[0].Reason != "drift" || got.Planes[1].Holders[0].Holder != 99 ||
+		!got.Ports[2].Attached {
 		t.Errorf("status %+v", got)
 	}
 	got.Time, want.Planes[0].Past = want.Time, nil

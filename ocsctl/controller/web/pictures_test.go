@@ -175,8 +175,8 @@ func troubled(s *controller.Snapshot) {
 	a := []controller.LeaseSnapshot{{Port: 0, Holder: 0x9f3ac2d1, Mask: 0b0110, Since: time.Now().Add(-3 * time.Second)}}
 	s.Planes[1].State, s.Planes[1].Target, s.Planes[1].Posted, s.Planes[1].Missing, s.Planes[1].Holders =
 		controller.Waiting, circuit.Xor(8, 3), []int{0, 1, 2, 4, 5, 6}, []int{3, 7}, a
-	s.Planes[2].State, s.Planes[2].Target, s.Planes[2].Posted, s.Planes[2].Holders = controller.Moving, circuit.Shift(8, 1),
-		[]int{0, 1, 2, 3, 4, 5, 6, 7}, a
+	s.Planes[2].State, s.Planes[2].Target, s.Planes[2].Posted, s.Planes[2].Holders =
+		controller.Moving, circuit.Shift(8, 1), []int{0, 1, 2, 3, 4, 5, 6, 7}, a
 	s.Planes[3].State, s.Planes[3].Reason, s.Planes[3].Failures =
 		controller.Down, "plane p3 epoch 15: switch ocs3: drift: port 5 reaches 2, desired 1 (the switch's map is not "+
 			"the one that the change starts from)", 2

@@ -98,8 +98,8 @@ func merged(entries []plans.Entry, c *iteration.Placed, kind int) []plans.Entry 
 	return out
 }
 
-// lanes returns the computation that calls wait for, the calls on circuits, those on packet planes if there are any, and
-// when calls wait for circuits.
+// lanes returns the computation that calls wait for, the calls on circuits, those on packet planes if there are any,
+// and when calls wait for circuits.
 func lanes(p *iteration.Plan, kinds []int) []render.Lane {
 	t := p.Trace
 	end := make([]float64, len(t.Calls))

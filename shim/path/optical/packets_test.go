@@ -13,9 +13,9 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// TestStatedPacketPlanes checks that a call with many bytes uses the packet planes that the fabric file states, if these
-// are faster, and that the prediction of a group is that of these planes. All-to-all of 4 ranks needs three settings of
-// two planes.
+// TestStatedPacketPlanes checks that a call with many bytes uses the packet planes that the fabric file states, if
+// these are faster, and that the prediction of a group is that of these planes. All-to-all of 4 ranks needs three
+// settings of two planes.
 func TestStatedPacketPlanes(t *testing.T) {
 	allToAll := shimtest.Collective{Kind: calls.AllToAll, Type: datatype.Float32, Count: 1 << 15}
 	sum := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: 1 << 15}
