@@ -29,12 +29,10 @@ const (
 	canonicalTexts  = 128 << 20
 )
 
-// flush writes the buffer once it is large.
-func (c *canonical) flush(least int) {
-	if len(c.buf) > least {
-		_, _ = c.out.Write(c.buf) // a hash, which takes everything
-		c.buf = c.buf[:0]
-	}
+// flush writes the buffer.
+func (c *canonical) flush() {
+	_, _ = c.out.Write(c.buf) // a hash, which takes everything
+	c.buf = c.buf[:0]
 }
 
 func (c *canonical) raw(text string) { c.buf = append(c.buf, text...) }
@@ -52,7 +50,7 @@ func (c *canonical) list(n int, elem func(i int)) {
 			c.raw(",")
 		}
 		if elem(i); len(c.buf) > canonicalBuffer {
-			if c.flush(0); c.ctx.Err() != nil {
+			if c.flush(); c.ctx.Err() != nil {
 				return
 			}
 		}
@@ -73,11 +71,11 @@ func (c *canonical) permutation(p circuit.Permutation) {
 	if d, ok := p.Distance(); ok {
 		c.count(len(p))
 		c.raw("[")
-		c.flush(0)
+		c.flush()
 		_, _ = c.out.Write(c.base[c.at[d]:])
 		if d > 0 {
 			c.raw(",")
-			c.flush(0)
+			c.flush()
 			_, _ = c.out.Write(c.base[:c.at[d]-1])
 		}
 		c.raw("]")
@@ -90,7 +88,7 @@ func (c *canonical) permutation(p circuit.Permutation) {
 			c.texts[keyOf(p)] = text
 		}
 	}
-	c.flush(0)
+	c.flush()
 	_, _ = c.out.Write(text)
 }
 

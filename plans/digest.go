@@ -40,7 +40,7 @@ func digest(ctx context.Context, problem *Problem, plan *Plan) (string, error) {
 	c.raw(`,"problem":`)
 	c.problem(problem)
 	c.raw("}")
-	c.flush(0)
+	c.flush()
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}

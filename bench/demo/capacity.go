@@ -71,11 +71,11 @@ func measureCapacity(frameData int) (float64, error) {
 	if err := board.Install(0, circuit.Shift(ranks, 1)); err != nil {
 		return 0, err
 	}
-	return sendAll(state, board, frameData)
+	return sendAll(state, frameData)
 }
 
 // sendAll makes every rank send to the next rank, and receive, as fast as it can. It returns the rate received in Gb/s.
-func sendAll(state *kernel.State, board *kernel.Board, frameData int) (float64, error) {
+func sendAll(state *kernel.State, frameData int) (float64, error) {
 	ports := make([]*kernel.Port, ranks)
 	for r := range ports {
 		p, err := kernel.Attach(state, r)

@@ -297,8 +297,7 @@ func speedupMap(title string, g *ratios, base string, delays, ms []float64) *Hea
 		Scale: Scale{Label: "speedup", Min: 1, Max: 30, Log: true},
 	}
 	if base == "best" {
-		_, top := extentOf(z)
-		h.Scale.Max = math.Max(1.5, math.Ceil(2*top)/2)
+		h.Scale.Max = math.Max(1.5, math.Ceil(2*greatest(z))/2)
 	}
 	return h
 }

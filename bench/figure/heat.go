@@ -202,20 +202,18 @@ func drawRegionLabel(c draw.Canvas, s string, x0, y0, y1 vg.Length) {
 	c.FillText(label, vg.Point{X: at.X + 3, Y: at.Y + 2.5}, s)
 }
 
-// extentOf returns the least and the greatest finite value of maps, for a common scale.
-func extentOf(maps ...[][]float64) (low, high float64) {
-	low, high = math.Inf(1), math.Inf(-1)
-	for _, m := range maps {
-		for _, row := range m {
-			for _, v := range row {
-				if !math.IsNaN(v) && !math.IsInf(v, 0) {
-					low, high = math.Min(low, v), math.Max(high, v)
-				}
+// greatest returns the greatest finite value of a map, 1 if there is none.
+func greatest(m [][]float64) float64 {
+	most := math.Inf(-1)
+	for _, row := range m {
+		for _, v := range row {
+			if !math.IsNaN(v) && !math.IsInf(v, 0) {
+				most = math.Max(most, v)
 			}
 		}
 	}
-	if low > high {
-		return 0, 1
+	if math.IsInf(most, -1) {
+		return 1
 	}
-	return low, high
+	return most
 }

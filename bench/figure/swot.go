@@ -246,8 +246,7 @@ type sizePanel struct {
 
 // chart draws the panel, and adds its rows and claims to f.
 func (p *sizePanel) chart(f *Figure) *Chart {
-	_, top := extentOf(p.ccts)
-	c := &Chart{X: Axis{Label: "nodes", At: p.ranks}, Y: Axis{Label: "CCT [us]", Max: top * 1.05}}
+	c := &Chart{X: Axis{Label: "nodes", At: p.ranks}, Y: Axis{Label: "CCT [us]", Max: greatest(p.ccts) * 1.05}}
 	for s, sc := range swotSchemes {
 		c.Lines = append(c.Lines, Line{Name: sc.name, X: p.ranks, Y: p.ccts[s], Colour: sc.colour, Dashed: sc.dashed})
 		for x, n := range p.ranks {

@@ -72,8 +72,8 @@ func (s *opticalSwitch) observe(at func(t int64, f func()), changed func()) {
 // lit returns the circuits of a plane through which light goes. Light that comes from another plane is not among them.
 func (s *opticalSwitch) lit(plane int) circuit.Permutation { return s.part(s.model.Lit(), plane) }
 
-// table returns the circuits of a plane that the switch has made or is making.
-func (s *opticalSwitch) table(plane int) circuit.Permutation { return s.part(s.model.Map(), plane) }
+// table returns the circuits of the first plane that the switch has made or is making.
+func (s *opticalSwitch) table() circuit.Permutation { return s.part(s.model.Map(), 0) }
 
 // part returns the circuits of a plane, within the plane.
 func (s *opticalSwitch) part(all circuit.Permutation, plane int) circuit.Permutation {

@@ -253,8 +253,8 @@ func TestPlaneFaults(t *testing.T) {
 				t.Errorf("light goes %v", r.s.lit(0))
 			}
 			if c.later == "" && c.move == "" { // the controller sees where it goes
-				if got, err := m.Map(0); err != nil || !got.Equal(r.s.table(0)) {
-					t.Errorf("map %v, %v; the switch has %v", got, err, r.s.table(0))
+				if got, err := m.Map(0); err != nil || !got.Equal(r.s.table()) {
+					t.Errorf("map %v, %v; the switch has %v", got, err, r.s.table())
 				}
 			}
 		})
@@ -276,7 +276,7 @@ func TestUnlitStaysDark(t *testing.T) {
 			m := r.controller(nil)
 			r.must(m, 0, all)
 			m = before(r, m)
-			at := r.s.table(0)
+			at := r.s.table()
 			r.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
 			r.unwell(m, 0, "light is lost")
 			for range 2 {
@@ -352,7 +352,7 @@ func TestLateChange(t *testing.T) {
 		if lit := r.s.lit(0); lit.Equal(to) != fences {
 			t.Errorf("fences %t: light goes %v, want %v", fences, lit, to)
 		}
-		r.until(next, func() bool { seen, err := next.Map(0); return err == nil && seen.Equal(r.s.table(0)) })
+		r.until(next, func() bool { seen, err := next.Map(0); return err == nil && seen.Equal(r.s.table()) })
 	}
 }
 

@@ -186,7 +186,7 @@ func (b *builder) sendSame(src, dst int, buf Buffer, chunks []int) {
 func (b *builder) combineSame(k, src, dst int, buf Buffer, chunks []int) {
 	slices.Sort(chunks)
 	for _, c := range chunks {
-		b.combine(k, src, dst, Ref{buf, c}, Ref{buf, c}, 1)
+		b.combine(k, src, dst, Ref{buf, c}, Ref{buf, c})
 	}
 }
 
@@ -197,17 +197,17 @@ func (b *builder) reserve(k, size int) {
 	b.Blocks[Scratch] += max(0, k-1) * size
 }
 
-// combine adds the k-th transfer (from 0) of the step that combines into the same chunks. Only the first may combine on
+// combine adds the k-th transfer (from 0) of the step that combines into the same chunk. Only the first may combine on
 // arrival. The others are received into slots, from which local moves combine them after the transfers, in the order of
 // the calls.
-func (b *builder) combine(k, src, dst int, from, to Ref, count int) {
+func (b *builder) combine(k, src, dst int, from, to Ref) {
 	if k == 0 {
-		b.sendReduce(src, dst, from, to, count)
+		b.sendReduce(src, dst, from, to, 1)
 		return
 	}
 	slot := Ref{Scratch, (b.slots+(k-1)*b.size)*b.Sub + to.Chunk}
-	b.send(src, dst, from, slot, count)
-	b.local(dst, slot, to, count, true)
+	b.send(src, dst, from, slot, 1)
+	b.local(dst, slot, to, 1, true)
 }
 
 // local adds a local move after the transfers of the current step.

@@ -148,7 +148,7 @@ func (b *builder) reduceScatter(e exchanges) {
 			}
 		}
 	}
-	b.do(e, func(k, src, dst int) { b.combine(k, src, dst, Ref{Scratch, dst}, Ref{Output, 0}, 1) })
+	b.do(e, func(k, src, dst int) { b.combine(k, src, dst, Ref{Scratch, dst}, Ref{Output, 0}) })
 }
 
 // directAllReduce has one step in which every rank sends its whole vector to all others. All ranks add the vectors in

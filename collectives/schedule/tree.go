@@ -55,7 +55,7 @@ func (b *builder) rootedTrees(links []link, trees int) {
 	b.loadWork()
 	b.treeSteps(links, trees, true, func(l *link, c int) {
 		src, dst := b.rank(l.child), b.rank(l.parent)
-		b.combine(l.sibling, src, dst, Ref{b.work(src), c}, Ref{b.work(dst), c}, 1)
+		b.combine(l.sibling, src, dst, Ref{b.work(src), c}, Ref{b.work(dst), c})
 	})
 }
 
@@ -130,7 +130,7 @@ func doubleTreeAllReduce(b *builder) {
 	b.loadAll(Output)
 	links := doubleTree(b.n, 0, -1)
 	b.treeSteps(links, 2, true, func(l *link, c int) {
-		b.combine(l.sibling, l.child, l.parent, Ref{Output, c}, Ref{Output, c}, 1)
+		b.combine(l.sibling, l.child, l.parent, Ref{Output, c}, Ref{Output, c})
 	})
 	b.treeSteps(links, 2, false, func(l *link, c int) {
 		b.send(l.parent, l.child, Ref{Output, c}, Ref{Output, c}, 1)

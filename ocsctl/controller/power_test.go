@@ -24,7 +24,7 @@ func (d *meteredDevice) power(port int, dbm float64) {
 }
 
 // newMeteredRig makes a controller of one plane whose ports have labels 1, 2, ... and the spares 9 and 10.
-func newMeteredRig(t *testing.T, change func(c *Config)) (*testRig, *meteredDevice, *[]Event) {
+func newMeteredRig(t *testing.T, change func(c *Config)) (*testRig, *meteredDevice) {
 	var d *meteredDevice
 	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
 		withTimed(r, c)
@@ -35,9 +35,7 @@ func newMeteredRig(t *testing.T, change func(c *Config)) (*testRig, *meteredDevi
 			change(c)
 		}
 	})
-	events := new([]Event)
-	t.Cleanup(r.core.Watch(func(e Event) { *events = append(*events, e) }))
-	return r, d, events
+	return r, d
 }
 
 func (d *meteredDevice) dim(t *testing.T, r *testRig, want ...int) {
@@ -48,7 +46,7 @@ func (d *meteredDevice) dim(t *testing.T, r *testRig, want ...int) {
 }
 
 func TestFadingPort(t *testing.T) {
-	r, d, _ := newMeteredRig(t, nil)
+	r, d := newMeteredRig(t, nil)
 	baseline := func(port int) float64 {
 		all, err := r.core.Ports(0)
 		require.NoError(t, err)
@@ -96,7 +94,7 @@ func TestFadingPort(t *testing.T) {
 }
 
 func TestBaselinesOutliveTheController(t *testing.T) {
-	r, d, _ := newMeteredRig(t, func(c *Config) {
+	r, d := newMeteredRig(t, func(c *Config) {
 		c.Recovered = []Recovered{{Epoch: 5, Map: circuit.Shift(2, 1), Baselines: map[int]Baseline{0: {DBm: -2, Drop: 1}}}}
 	})
 	d.power(0, -3.5)
@@ -104,7 +102,7 @@ func TestBaselinesOutliveTheController(t *testing.T) {
 }
 
 func TestRemap(t *testing.T) {
-	r, d, _ := newMeteredRig(t, nil)
+	r, d := newMeteredRig(t, nil)
 	remap := func(port int, to string) *error {
 		return r.ask(func(m *machine, done func(error), now int64) { m.remap(0, port, to, "ann", done, now) })
 	}

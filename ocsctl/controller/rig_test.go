@@ -163,8 +163,8 @@ func (j *testJournal) apply(e Event) {
 	}
 }
 
-// step makes durable what is due, and returns when something will be.
-func (j *testJournal) step() (next int64) {
+// step makes durable what is due.
+func (j *testJournal) step() {
 	for len(j.waiting) > 0 && j.waiting[0].due <= *j.now {
 		w := j.waiting[0]
 		j.waiting = j.waiting[1:]
@@ -178,10 +178,6 @@ func (j *testJournal) step() (next int64) {
 		}
 		w.done(err)
 	}
-	if len(j.waiting) > 0 {
-		return j.waiting[0].due
-	}
-	return never
 }
 
 // answer has everything become durable that the journal has been told.

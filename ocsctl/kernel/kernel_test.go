@@ -56,9 +56,9 @@ func up(t testing.TB, f *fabric.Fabric) *State {
 	return s
 }
 
-func openBoard(t testing.TB, s *State, planes ...int) *Board {
+func openBoard(t testing.TB, s *State) *Board {
 	t.Helper()
-	b, err := Open(s, planes...)
+	b, err := Open(s)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, b.Close())

@@ -110,12 +110,12 @@ func count(counter uintptr, by asm.Register) asm.Instructions {
 
 // lookup sets R0 to the address of the value for the key R2, which it stores at offKey. Without a value the frame is
 // lost.
-func lookup(fd int, missing string) asm.Instructions {
+func lookup(fd int) asm.Instructions {
 	return asm.Instructions{
 		asm.LoadMapPtr(asm.R1, fd),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, offKey),
 		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, missing),
+		asm.JEq.Imm(asm.R0, 0, "drop"),
 	}
 }
 
@@ -176,8 +176,8 @@ func switchProgram(s *State, t tables, plane int) asm.Instructions {
 			asm.LoadMem(asm.R1, asm.R6, skbIfindex, asm.Word), asm.Add.Imm(asm.R1, int32(first-firstIndex)),
 			asm.StoreMem(asm.RFP, offKey, asm.R1, asm.Word),
 		},
-		lookup(t.counters, "drop"), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
-		lookup(t.circuits, "drop"), asm.Instructions{asm.LoadMem(asm.R7, asm.R0, 0, asm.DWord)},
+		lookup(t.counters), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
+		lookup(t.circuits), asm.Instructions{asm.LoadMem(asm.R7, asm.R0, 0, asm.DWord)},
 		loadHeaders("other"),
 		classify(),
 
@@ -289,7 +289,7 @@ func ingressProgram(t tables, plane, rank, slot int, forwarding bool) asm.Instru
 			asm.Mov.Reg(asm.R6, asm.R1),
 			asm.StoreImm(asm.RFP, offKey, int64(slot), asm.Word),
 		},
-		lookup(t.counters, "drop"), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
+		lookup(t.counters), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
 		loadHeaders("drop"),
 		asm.Instructions{
 			asm.LoadMem(asm.R9, asm.RFP, offType, asm.Half),
@@ -360,7 +360,7 @@ func egressProgram(t tables, plane, rank, slot, queues int) asm.Instructions {
 			asm.Mov.Reg(asm.R6, asm.R1),
 			asm.StoreImm(asm.RFP, offKey, int64(slot), asm.Word),
 		},
-		lookup(t.counters, "drop"), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
+		lookup(t.counters), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
 		loadHeaders("direct"),
 		asm.Instructions{
 			asm.LoadMem(asm.R1, asm.RFP, offType, asm.Half), asm.JNE.Imm(asm.R1, native(etherIPv4), "direct"),

@@ -112,8 +112,8 @@ func wireProgram(s *State, t tables, plane, rank int) asm.Instructions {
 			asm.Mov.Reg(asm.R6, asm.R1),
 			asm.StoreImm(asm.RFP, offKey, int64(slot), asm.Word),
 		},
-		lookup(t.counters, "drop"), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
-		lookup(t.circuits, "drop"), asm.Instructions{asm.LoadMem(asm.R7, asm.R0, 0, asm.DWord)},
+		lookup(t.counters), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
+		lookup(t.circuits), asm.Instructions{asm.LoadMem(asm.R7, asm.R0, 0, asm.DWord)},
 		loadHeaders("drop"),
 		asm.Instructions{ // ignore other frames: the host's other traffic, and floods
 			asm.LoadMem(asm.R1, asm.RFP, offType, asm.Half), asm.JNE.Imm(asm.R1, native(etherIPv4), "drop"),

@@ -22,7 +22,7 @@ func TestBadPort(t *testing.T) {
 	for protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			c := newChain(t, protocol, 1, nil)
+			c := newChain(t, protocol, nil)
 			pairs, half := circuit.Permutation{1, 0, 3, 2}, circuit.Permutation{-1, -1, 3, 2}
 			c.mustSet(pairs)
 			c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
@@ -67,7 +67,7 @@ func TestRefusedMove(t *testing.T) {
 	for protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			c := newChain(t, protocol, 1, nil)
+			c := newChain(t, protocol, nil)
 			c.mustSet(circuit.Permutation{1, 0, -1, -1})
 			c.inject(device.Fault{Kind: device.StuckMirror, In: 3, Out: -1})
 			require.NoError(t, c.ranks[2].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 8, Ports: []int{2, 3}}))

@@ -40,10 +40,10 @@ type chain struct {
 	rng   *rand.Rand
 }
 
-// newChain starts all of it; before may give the switch circuits, and the controller a past.
-func newChain(t *testing.T, protocol string, planes int, before func(*chain, *controller.Config)) *chain {
+// newChain starts all of it, with one plane; before may give the switch circuits, and the controller a past.
+func newChain(t *testing.T, protocol string, before func(*chain, *controller.Config)) *chain {
 	t.Helper()
-	return newRigWaiting(t, hasty, protocol, planes, nil).chain(before)
+	return newRigWaiting(t, hasty, protocol, 1, nil).chain(before)
 }
 
 // chain starts a controller of the rig's device, and ranks.
@@ -220,7 +220,7 @@ func TestChain(t *testing.T) {
 
 // TestChainFenced: a controller whose token is stale stops to rule.
 func TestChainFenced(t *testing.T) {
-	c := newChain(t, "gnmi", 1, nil)
+	c := newChain(t, "gnmi", nil)
 	require.NoError(t, c.core.Set(0, shift(1), "test"))
 	// A controller with a higher token.
 	require.NoError(t, c.dev.Switch(0, controller.Move{From: shift(1), To: shift(2), Token: 9}))
@@ -240,7 +240,7 @@ func TestChainFenced(t *testing.T) {
 // TestChainUnreachable: a plane whose switch does not answer is out of service, with the reason, and
 // others go on.
 func TestChainUnreachable(t *testing.T) {
-	c := newChain(t, "polatis-scpi", 1, nil)
+	c := newChain(t, "polatis-scpi", nil)
 	c.inject(device.Fault{Kind: device.Reboot, Delay: time.Hour})
 	p := c.await(0, "the loss", func(p controller.PlaneSnapshot) bool { return p.State == controller.Down })
 	if p.Reason == "" {
@@ -264,7 +264,7 @@ func TestChainTakeover(t *testing.T) {
 		"another's":  {circuit.Permutation{3, circuit.Dark, 0, 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ch := newChain(t, "netconf", 1, func(ch *chain, config *controller.Config) {
+			ch := newChain(t, "netconf", func(ch *chain, config *controller.Config) {
 				require.NoError(t, ch.model.Replace(t.Context(), c.found, device.Bulk))
 				ch.until(func() bool { m, err := ch.dev.Map(0); return err == nil && m.Equal(c.found) && !ch.model.Switching() })
 				intent := &controller.Intent{Epoch: 4, To: shift(2)}

@@ -62,7 +62,7 @@ func TestLostLight(t *testing.T) {
 		for _, protocol := range []string{"polatis-scpi", "gnmi", "netconf"} {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
-				c := newChain(t, protocol, 1, nil)
+				c := newChain(t, protocol, nil)
 				c.mustSet(shift(1))
 				before(c)
 				c.serves(0)
@@ -105,7 +105,7 @@ func TestKeptDarkCircuit(t *testing.T) {
 
 // TestEnableVerifies: enable looks anew, and changes nothing.
 func TestEnableVerifies(t *testing.T) {
-	c := newChain(t, "polatis-scpi", 1, nil)
+	c := newChain(t, "polatis-scpi", nil)
 	c.mustSet(shift(1))
 	require.NoError(t, c.core.Disable(0, "fibre work", "test"))
 	c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
@@ -124,7 +124,7 @@ func TestEnableVerifies(t *testing.T) {
 func TestStartInTheDark(t *testing.T) {
 	for name, recorded := range map[string]circuit.Permutation{"with a record": shift(1), "without": nil} {
 		t.Run(name, func(t *testing.T) {
-			c := newChain(t, "polatis-scpi", 1, nil)
+			c := newChain(t, "polatis-scpi", nil)
 			c.mustSet(shift(1))
 			c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
 			c.restart(recorded)

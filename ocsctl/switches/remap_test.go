@@ -81,7 +81,7 @@ func TestFadingLight(t *testing.T) {
 	for _, protocol := range []string{"polatis-scpi", "gnmi", "netconf"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			c := newChain(t, protocol, 1, nil)
+			c := newChain(t, protocol, nil)
 			c.mustSet(shift(1))
 			await.Until(t, "baselines", func() bool {
 				ports, err := c.core.Ports(0)

@@ -264,15 +264,13 @@ func (r *rig) inject(f device.Fault) {
 	require.NoError(r, r.model.Inject(f))
 }
 
-// unwell waits until a plane is unwell because of target, nil for well, and returns the words.
-func (r *rig) unwell(plane int, target error) string {
+// unwell waits until a plane is unwell because of target, nil for well.
+func (r *rig) unwell(plane int, target error) {
 	r.Helper()
-	var err error
 	r.until(func() bool {
-		_, err = r.dev.Report(plane)
+		_, err := r.dev.Report(plane)
 		return target == nil && err == nil || target != nil && errors.Is(err, target)
 	})
-	return text(err)
 }
 
 // drifts waits until a plane has another map than the one given.

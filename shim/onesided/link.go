@@ -121,7 +121,7 @@ func (l *link) window(number int) (*peerWindow, error) {
 		return nil, l.failed(fmt.Errorf("window number %d: %w", number, err))
 	}
 	if a.device {
-		return nil, windowOnDevice(l.s.c, l.peer, number)
+		return nil, windowOnDevice(l.peer, number)
 	}
 	if a.gone {
 		return nil, l.gone(number)

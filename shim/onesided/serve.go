@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/sharedmem/memfile"
-	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
@@ -148,7 +147,7 @@ func (s *State) describe(number int) (a answer, err error) {
 }
 
 // windowOnDevice returns the error of a put to a window in device memory.
-func windowOnDevice(c *comm.Core, rank, number int) error {
+func windowOnDevice(rank, number int) error {
 	return fmt.Errorf("shim: PutSignal: rank %d's window number %d is device memory: puts go to host memory: %w", rank,
 		number, errdefs.ErrInvalidUsage)
 }
@@ -166,7 +165,7 @@ func (s *State) hold(number int, offset, n uint64) (w *ownWindow, part []byte, e
 	case w.gone:
 		return nil, nil, errWindowGone
 	case w.device:
-		return nil, nil, windowOnDevice(s.c, s.c.Rank, number)
+		return nil, nil, windowOnDevice(s.c.Rank, number)
 	case offset > uint64(w.size) || n > uint64(w.size)-offset:
 		return nil, nil, fmt.Errorf("%w: %d bytes at %d of a window of %d", errSideMessage, n, offset, w.size)
 	}

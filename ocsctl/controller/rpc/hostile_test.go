@@ -21,17 +21,16 @@ import (
 )
 
 // raw attaches without the care that a Client takes.
-func raw(t *testing.T, address string, options ...grpc.DialOption) ocspb.RanksClient {
+func raw(t *testing.T, address string) ocspb.RanksClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return ocspb.NewRanksClient(conn)
 }
 
-func post(plane, epoch uint32, target ...int32) *ocspb.Up {
-	return &ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: plane, Epoch: epoch, Target: target}}}
+func post(plane uint32, target ...int32) *ocspb.Up {
+	return &ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: plane, Target: target}}}
 }
 
 func hello(h *ocspb.Hello) *ocspb.Up {
@@ -56,7 +55,7 @@ func TestHostileRank(t *testing.T) {
 		send []*ocspb.Up
 		says []string
 	}{
-		{"no hello", []*ocspb.Up{post(0, 0, 1, 2, 3, 0)}, []string{"post before hello"}},
+		{"no hello", []*ocspb.Up{post(0, 1, 2, 3, 0)}, []string{"post before hello"}},
 		{"nothing", []*ocspb.Up{{}}, []string{"empty or unknown message before hello"}},
 		{"other protocol", []*ocspb.Up{hello(&ocspb.Hello{Protocol: 9})},
 			[]string{"protocol version 9", "controller a speaks 6", "version mismatch"}},
@@ -68,11 +67,11 @@ func TestHostileRank(t *testing.T) {
 			[]string{"held", "mask 0x8 of 2 planes"}},
 		{"many claims", []*ocspb.Up{hello(&ocspb.Hello{Held: make([]*ocspb.Lease, 65)})}, []string{"65 leases"}},
 		{"two hellos", []*ocspb.Up{hello(&ocspb.Hello{}), hello(&ocspb.Hello{})}, []string{"unexpected hello"}},
-		{"plane", []*ocspb.Up{hello(&ocspb.Hello{}), post(2, 0, 1, 2, 3, 0)}, []string{"post: plane 2 of 2"}},
-		{"huge plane", []*ocspb.Up{hello(&ocspb.Hello{}), post(1<<32-1, 0, 1, 2, 3, 0)}, []string{"plane 4294967295"}},
-		{"short map", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 0, 1)}, []string{"map of 1 ports, want 4"}},
-		{"two receivers", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 0, 1, 1, 3, 0)}, []string{"[1]", "already receives"}},
-		{"port of a map", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 0, 1, 2, 3, 4)}, []string{"[3]", "port 4"}},
+		{"plane", []*ocspb.Up{hello(&ocspb.Hello{}), post(2, 1, 2, 3, 0)}, []string{"post: plane 2 of 2"}},
+		{"huge plane", []*ocspb.Up{hello(&ocspb.Hello{}), post(1<<32-1, 1, 2, 3, 0)}, []string{"plane 4294967295"}},
+		{"short map", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 1)}, []string{"map of 1 ports, want 4"}},
+		{"two receivers", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 1, 1, 3, 0)}, []string{"[1]", "already receives"}},
+		{"port of a map", []*ocspb.Up{hello(&ocspb.Hello{}), post(0, 1, 2, 3, 4)}, []string{"[3]", "port 4"}},
 		{"no planes", []*ocspb.Up{hello(&ocspb.Hello{}), acquire(1, 0, 1)}, []string{"acquire: mask 0x0"}},
 		{"id used twice", []*ocspb.Up{hello(&ocspb.Hello{}), acquire(1, 1, 1), acquire(1, 2, 1)},
 			[]string{"id 1 stands for another request"}},

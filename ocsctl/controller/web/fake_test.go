@@ -56,8 +56,8 @@ func (f *fake) set(change func(*controller.Snapshot)) {
 	f.snap = s
 }
 
-// emit has an event happen, and returns it.
-func (f *fake) emit(e controller.Event) controller.Event {
+// emit has an event happen.
+func (f *fake) emit(e controller.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seq++
@@ -68,7 +68,6 @@ func (f *fake) emit(e controller.Event) controller.Event {
 	for _, w := range f.watchers {
 		w(e)
 	}
-	return e
 }
 
 func (f *fake) Snapshot() (controller.Snapshot, error) {

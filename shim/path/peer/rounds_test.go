@@ -175,7 +175,7 @@ type modelStream struct {
 }
 
 // step takes one step. It returns false if the stream waits.
-func (s *modelStream) step(rng *rand.Rand) (bool, error) {
+func (s *modelStream) step() (bool, error) {
 	if len(s.steps) > 0 {
 		err := s.steps[0]()
 		s.steps = s.steps[1:]
@@ -260,7 +260,7 @@ func (w *modelWorld) play() error {
 			if r == rest {
 				continue
 			}
-			ok, err := s.step(w.rng)
+			ok, err := s.step()
 			if err != nil {
 				return err
 			}
