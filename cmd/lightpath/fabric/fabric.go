@@ -194,44 +194,49 @@ Exit status 1: a fabric is incomplete or left over, a plane is down, or frames w
 			if o.file == "" && o.name == "" && o.host == "" {
 				return listFabrics(&o)
 			}
-			name, err := o.nameOf()
-			if err != nil {
-				return err
-			}
-			s, err := kernel.Load(name)
-			if err != nil {
-				return cli.NoIf(err, kernel.Refused)
-			}
-			if o.file != "" {
-				if f, err := fabric.Load(o.file); err != nil {
-					return err
-				} else if f.Digest() != s.Digest {
-					return cli.No(fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged))
-				}
-			}
-			r, err := kernel.Inspect(s)
-			if err != nil {
-				return cli.No(err)
-			}
-			if o.asJSON {
-				err = cli.PrintJSON(r)
-			} else {
-				err = printReport(cli.Stdout, r)
-			}
-			if err != nil || len(r.Problems) == 0 {
-				return err
-			}
-			more := ""
-			if n := len(r.Problems) - 1; n > 0 {
-				more = fmt.Sprintf(" (and %d more)", n)
-			}
-			return cli.No(fmt.Errorf("fabric %s: %s%s", r.Name, r.Problems[0], more))
+			return showFabric(&o)
 		},
 	}
 	o.add(cmd, "name")
 	o.addName(cmd)
 	o.addHost(cmd)
 	return cmd
+}
+
+// showFabric prints a fabric.
+func showFabric(o *flags) error {
+	name, err := o.nameOf()
+	if err != nil {
+		return err
+	}
+	s, err := kernel.Load(name)
+	if err != nil {
+		return cli.NoIf(err, kernel.Refused)
+	}
+	if o.file != "" {
+		if f, err := fabric.Load(o.file); err != nil {
+			return err
+		} else if f.Digest() != s.Digest {
+			return cli.No(fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged))
+		}
+	}
+	r, err := kernel.Inspect(s)
+	if err != nil {
+		return cli.No(err)
+	}
+	if o.asJSON {
+		err = cli.PrintJSON(r)
+	} else {
+		err = printReport(cli.Stdout, r)
+	}
+	if err != nil || len(r.Problems) == 0 {
+		return err
+	}
+	more := ""
+	if n := len(r.Problems) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more)", n)
+	}
+	return cli.No(fmt.Errorf("fabric %s: %s%s", r.Name, r.Problems[0], more))
 }
 
 // listFabrics prints the fabrics of this host.

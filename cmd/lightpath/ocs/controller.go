@@ -161,39 +161,7 @@ func (o *flags) statusOf(ctx context.Context, op *rpc.Operator) error {
 func printSnapshot(w io.Writer, s *controller.Snapshot, planes []int) {
 	fmt.Fprintf(w, "controller %s, token %d\n", printable(s.Name), s.Token)
 	for _, j := range planes {
-		p := &s.Planes[j]
-		fmt.Fprintf(w, "plane %s: %s, epoch %d, %d switches, %d failures\n", printable(p.Name), p.State, p.Epoch, p.Switches,
-			p.Failures)
-		if p.Reason != "" {
-			fmt.Fprintf(w, "  problem: %s\n", printable(p.Reason))
-		}
-		fmt.Fprintf(w, "  circuits: %s%s\n", circuitList(p.Map), verifiedBy(p.Verified))
-		if p.Desired != nil {
-			fmt.Fprintf(w, "  desired: %s\n", circuitList(p.Desired))
-		}
-		if p.Target != nil {
-			fmt.Fprintf(w, "  moves to: %s\n", circuitList(p.Target))
-		}
-		if len(p.Posted)+len(p.Missing) > 0 {
-			fmt.Fprintf(w, "  ports that have posted: %v, missing: %v\n", p.Posted, p.Missing)
-		}
-		if t := p.Trial; t != nil {
-			fmt.Fprintf(w, "  change of %s to be confirmed until %s\n", printable(t.Who), t.Until.Local().Format(time.TimeOnly))
-		}
-		for _, o := range p.Out {
-			fmt.Fprintf(w, "  port %d is out of service: %s\n", o.Port, printable(o.Why))
-		}
-		if len(p.Dim) > 0 {
-			fmt.Fprintf(w, "  ports with fading light: %v\n", p.Dim)
-		}
-		for _, h := range p.Holders {
-			shared := ""
-			if h.Shared {
-				shared = ", shared"
-			}
-			fmt.Fprintf(w, "  held by port %d, holder %s%s%s, for %v\n", h.Port, ocsctl.HolderName(h.Holder), shared,
-				ofJob(h.Job), s.Time.Sub(h.Since).Round(time.Millisecond))
-		}
+		printPlane(w, &s.Planes[j], s.Time)
 	}
 	for _, p := range s.Ports {
 		if p.Attached {
@@ -215,6 +183,41 @@ func namesOf(s *controller.Snapshot, mask uint64) string {
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+func printPlane(w io.Writer, p *controller.PlaneSnapshot, now time.Time) {
+	fmt.Fprintf(w, "plane %s: %s, epoch %d, %d switches, %d failures\n", printable(p.Name), p.State, p.Epoch, p.Switches,
+		p.Failures)
+	if p.Reason != "" {
+		fmt.Fprintf(w, "  problem: %s\n", printable(p.Reason))
+	}
+	fmt.Fprintf(w, "  circuits: %s%s\n", circuitList(p.Map), verifiedBy(p.Verified))
+	if p.Desired != nil {
+		fmt.Fprintf(w, "  desired: %s\n", circuitList(p.Desired))
+	}
+	if p.Target != nil {
+		fmt.Fprintf(w, "  moves to: %s\n", circuitList(p.Target))
+	}
+	if len(p.Posted)+len(p.Missing) > 0 {
+		fmt.Fprintf(w, "  ports that have posted: %v, missing: %v\n", p.Posted, p.Missing)
+	}
+	if t := p.Trial; t != nil {
+		fmt.Fprintf(w, "  change of %s to be confirmed until %s\n", printable(t.Who), t.Until.Local().Format(time.TimeOnly))
+	}
+	for _, o := range p.Out {
+		fmt.Fprintf(w, "  port %d is out of service: %s\n", o.Port, printable(o.Why))
+	}
+	if len(p.Dim) > 0 {
+		fmt.Fprintf(w, "  ports with fading light: %v\n", p.Dim)
+	}
+	for _, h := range p.Holders {
+		shared := ""
+		if h.Shared {
+			shared = ", shared"
+		}
+		fmt.Fprintf(w, "  held by port %d, holder %s%s%s, for %v\n", h.Port, ocsctl.HolderName(h.Holder), shared,
+			ofJob(h.Job), now.Sub(h.Since).Round(time.Millisecond))
+	}
 }
 
 // ofJob names the job of a lease, if it has one.
@@ -241,15 +244,17 @@ type commandReport struct {
 }
 
 // command runs a command on the plane that --plane names, and shows the plane's new state.
-func (o *flags) command(ctx context.Context, op *rpc.Operator, run func(plane int) error) error {
-	if o.plane == "" {
-		return errors.New("--plane is required")
-	}
-	s, planes, err := o.look(ctx, op)
-	if err != nil {
-		return err
-	}
-	return o.report(ctx, op, &s, planes, run(planes[0]))
+func (o *flags) command(ctx context.Context, run func(ctx context.Context, op *rpc.Operator, plane int) error) error {
+	return o.operate(ctx, func(ctx context.Context, op *rpc.Operator) error {
+		if o.plane == "" {
+			return errors.New("--plane is required")
+		}
+		s, planes, err := o.look(ctx, op)
+		if err != nil {
+			return err
+		}
+		return o.report(ctx, op, &s, planes, run(ctx, op, planes[0]))
+	})
 }
 
 // report shows what a command has changed in planes, and why it failed, if it did. s is the state before.
@@ -385,13 +390,11 @@ func newService(name, short, long string, reason *string) *cobra.Command {
 			if reason != nil && *reason == "" {
 				return errors.New("--reason is required")
 			}
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
-				return o.command(ctx, op, func(plane int) error {
-					if reason != nil {
-						return op.Disable(ctx, plane, *reason, operatorName())
-					}
-					return op.Enable(ctx, plane, operatorName())
-				})
+			return o.command(cmd.Context(), func(ctx context.Context, op *rpc.Operator, plane int) error {
+				if reason != nil {
+					return op.Disable(ctx, plane, *reason, operatorName())
+				}
+				return op.Enable(ctx, plane, operatorName())
 			})
 		},
 	}

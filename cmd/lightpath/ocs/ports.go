@@ -144,10 +144,8 @@ Do so after a fibre was cleaned or moved. The controller compares every reading 
 			if slices.ContainsFunc(ports, func(p int) bool { return p < 0 }) {
 				return fmt.Errorf("--port %v: not a port", ports)
 			}
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
-				return o.command(ctx, op, func(plane int) error {
-					return op.SetBaseline(ctx, plane, ports, drop, operatorName())
-				})
+			return o.command(cmd.Context(), func(ctx context.Context, op *rpc.Operator, plane int) error {
+				return op.SetBaseline(ctx, plane, ports, drop, operatorName())
 			})
 		},
 	}
@@ -174,10 +172,8 @@ rank: so the port moves back. The new port has no baseline of power until it is 
 			if to == "" || port < 0 {
 				return errors.New("--port and --to are required")
 			}
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
-				return o.command(ctx, op, func(plane int) error {
-					return op.Remap(ctx, plane, port, to, operatorName())
-				})
+			return o.command(cmd.Context(), func(ctx context.Context, op *rpc.Operator, plane int) error {
+				return op.Remap(ctx, plane, port, to, operatorName())
 			})
 		},
 	}
@@ -196,8 +192,8 @@ func newConfirm() *cobra.Command {
 the planes their maps of before when the time is over. Exits with 1 if no change waits.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
-				return o.command(ctx, op, func(plane int) error { return op.Confirm(ctx, plane, operatorName()) })
+			return o.command(cmd.Context(), func(ctx context.Context, op *rpc.Operator, plane int) error {
+				return op.Confirm(ctx, plane, operatorName())
 			})
 		},
 	}
