@@ -57,7 +57,6 @@ func Reduces(c schedule.Collective) bool {
 	return c == schedule.AllReduce || c == schedule.Reduce || c == schedule.ReduceScatter
 }
 
-// hasRoot reports whether a collective has a root.
 func hasRoot(c schedule.Collective) bool {
 	switch c {
 	case schedule.Broadcast, schedule.Reduce, schedule.Gather, schedule.Scatter:

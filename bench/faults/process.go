@@ -81,7 +81,6 @@ func (p *process) last() string {
 	return strings.Join(p.lines[max(0, len(p.lines)-3):], "; ")
 }
 
-// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:

@@ -58,7 +58,6 @@ func (w *world) switchNode(plane int) *node {
 // now is the process's clock.
 func (p *process) now() int64 { return p.w.clock + p.node.skew }
 
-// start starts the process.
 func (p *process) start() {
 	if p.up {
 		return

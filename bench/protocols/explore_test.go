@@ -105,7 +105,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// explore searches all runs of a world, and reports the steps to the first violation.
+// exploreSmall searches all runs of a world, and reports the steps to the first violation.
 func exploreSmall(t *testing.T, cfg smallConfig) {
 	t.Helper()
 	start := smallStart(cfg)

@@ -122,7 +122,6 @@ type lane struct {
 	ended   bool
 }
 
-// enter enters a stage.
 func (m *member) enter(s stage) {
 	m.stage = s
 	m.since = m.host.ground.now(m.host)

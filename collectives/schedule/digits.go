@@ -45,7 +45,6 @@ func (b *builder) number() *number {
 	return t
 }
 
-// digit returns digit i of x.
 func (t *number) digit(x, i int) int { return x / t.weights[i] % t.radix }
 
 // values calls f for the values v of digit i except 0. xs are the distances whose digit i is v and whose other digits

@@ -131,7 +131,6 @@ func Canonical(c Collective, algorithm string, n int) (string, error) {
 	return r.canonical().String(), nil
 }
 
-// find returns the algorithm and the parsed name.
 func find(c Collective, algorithm string) (*entry, parsedName, error) {
 	if c >= NumCollectives {
 		return nil, parsedName{}, fmt.Errorf("%w: %v", ErrCollective, c)

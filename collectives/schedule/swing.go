@@ -163,7 +163,6 @@ func (t *swingPort) at(r, far int) int {
 	return t.each(r, far, func(x, y, up int) int { return x + up*y })
 }
 
-// distance returns the distance from r to o.
 func (t *swingPort) distance(r, o int) int {
 	return t.each(r, o, func(x, y, up int) int { return up * (y - x) })
 }

@@ -34,7 +34,7 @@ func (r *testRig) jobs() []JobSnapshot {
 	return s.Jobs
 }
 
-// check compares a plane's map.
+// at checks the map of a plane in service.
 func (r *testRig) at(plane int, want circuit.Permutation) {
 	r.t.Helper()
 	if p := r.plane(plane); !p.Map.Equal(want) || p.State == Down {

@@ -198,7 +198,6 @@ func TestLeaseOfSomePorts(t *testing.T) {
 	}
 }
 
-// shared returns a shared lease of ports.
 func shared(mask, holder uint64, ports ...int) ocsctl.Lease {
 	return ocsctl.Lease{Mask: mask, Holder: holder, Ports: ports, Shared: true}
 }

@@ -142,7 +142,6 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// solve returns the plan of a problem.
 func solve(ctx context.Context, p *iteration.Problem, o iteration.Options) (*iteration.Plan, error) {
 	c, err := iteration.Compare(ctx, p, o)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // demandPlanners are the names under which a demand matrix is planned. They all run the same algorithm.
 var demandPlanners = []string{spectra.Name, "weave", "auto"}
 
-// spectraPerSecond converts an effort to operations; see flopsPerSecond.
+// spectraPerSecond converts an effort to operations, as package effort does for the other planners.
 const spectraPerSecond = 2e8
 
 // solveDemand plans a demand matrix under the deadline of o. Other planners refuse one.

@@ -146,7 +146,6 @@ func Describe(e *plans.Entry) string {
 
 func flows(n int) string { return counted(n, "flow") }
 
-// counted returns n with its noun.
 func counted(n int, noun string) string {
 	if n != 1 {
 		noun += "s"

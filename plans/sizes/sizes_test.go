@@ -152,7 +152,7 @@ func TestFitsAndSpans(t *testing.T) {
 	}
 }
 
-// brute divides the bytes of each step over two planes on a grid: what Fit must match.
+// TestFitAgainstGrid: Fit is as good as the best division of the bytes of each step over two planes on a grid.
 func TestFitAgainstGrid(t *testing.T) {
 	p := &plans.Problem{
 		Version: 1, Ranks: 4, Planes: 2, BandwidthGbps: 8, AlphaUS: 3, ReconfigUS: 100, Circuits: plans.Simplex,

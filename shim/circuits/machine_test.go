@@ -184,7 +184,7 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// ahead returns an encoded ticket that goes out ahead of a call.
+// aheadAt returns an encoded ticket that goes out ahead of a call.
 func aheadAt(epoch uint32, ranks circuit.Permutation, s *calls.Shape) []byte {
 	p := ticket.At(epoch, ranks)
 	return ticket.AppendAhead(nil, &ticket.Ticket{Use: 1, Planes: []ticket.Plane{p}}, s.Signature())

@@ -40,7 +40,7 @@ func begun(t testing.TB, err error) {
 	}
 }
 
-// newQuickWorld is newWorld with communicators that do not block.
+// newQuickWorld is [shimtest.NewWorld] with communicators that do not block.
 func newQuickWorld(t testing.TB, n int) *shimtest.World {
 	t.Helper()
 	id, err := shim.NewUniqueID()

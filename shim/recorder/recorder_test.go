@@ -37,7 +37,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestRecorderAllocates nothing once it has begun.
+// TestRecorderAllocatesNothing: once it has begun.
 func TestRecorderAllocatesNothing(t *testing.T) {
 	var f Recorder
 	f.setUp(256)

@@ -25,7 +25,7 @@ type party struct {
 	stream []device.Stream // nil: the calls have none
 }
 
-// departureCounts is how many floats each call moves: more than a slot of any path holds.
+// departureCount is how many floats each call moves: more than a slot of any path holds.
 const departureCount = 1 << 18
 
 // departureCalls are the kinds of calls that wait for a rank that has left.

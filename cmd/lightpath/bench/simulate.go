@@ -212,7 +212,6 @@ func (f *simulationFlags) report(o *simulated) error {
 	return cli.No(fmt.Errorf("%w; to repeat: %s", violation, o.repeat))
 }
 
-// print prints the summary.
 func (f *simulationFlags) print(sum *protocols.Summary, violation error, repeat string) error {
 	if f.out == "-" || f.svg == "-" {
 		return nil // standard output has the file

@@ -202,7 +202,6 @@ const (
 	farewellSize = 8
 )
 
-// isFarewell reports whether a message is a farewell.
 func isFarewell(message []byte) bool {
 	return len(message) == farewellSize && binary.LittleEndian.Uint64(message) == farewell
 }

@@ -155,7 +155,6 @@ func uses(snap *controller.Snapshot) []Use {
 
 func holderID(h uint64) string { return fmt.Sprintf("%016x", h) }
 
-// planesOf returns the planes of a mask.
 func planesOf(mask uint64) []int {
 	planes := make([]int, 0, bits.OnesCount64(mask))
 	for ; mask != 0; mask &= mask - 1 {

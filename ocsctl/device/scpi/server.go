@@ -274,7 +274,6 @@ func (s *session) popErrors(n int) string {
 	return strings.Join(parts, ",")
 }
 
-// port returns the port with a number.
 func (s *session) port(number int) (int, device.Side, error) {
 	n := s.d.Ports()
 	switch {

@@ -22,7 +22,7 @@ import (
 	"lightpath/shim/shimtest"
 )
 
-// useLenders is usePeers with slots that two-shot sums fit into.
+// useLenders is [shimtest.UsePeers] with slots that two-shot sums fit into.
 func useLenders(t testing.TB, n int) *shimtest.GPUs {
 	g := shimtest.UsePeers(t, n, 1)
 	t.Setenv("LIGHTPATH_DEVICE_EXCHANGE", "2M")

@@ -178,7 +178,6 @@ type rankSet uint32
 
 func (s rankSet) has(r int) bool { return s>>r&1 != 0 }
 
-// without returns s without rank r.
 func (s rankSet) without(r int) rankSet { return s &^ (1 << r) }
 
 func one(r int) rankSet { return 1 << r }

@@ -68,8 +68,8 @@ func intent(epoch uint32) controller.Intent {
 	return controller.Intent{Epoch: epoch, To: circuit.Shift(journaltest.Ports, int(epoch))}
 }
 
-// stop makes a client believe that no time passes any more: it does not notice by its clock
-// that its lease has run out.
+// stopClock makes a client believe that no time passes any more: it does not notice by its clock that its lease has run
+// out.
 func stopClock(c *Client) {
 	now := c.clock()
 	c.clock = func() time.Duration { return now }
