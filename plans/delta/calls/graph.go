@@ -104,10 +104,11 @@ func (gr *grouper) flows(i int, gpus bool) ([][2]int, float64) {
 	return flows, t.Bytes / float64(t.Flows)
 }
 
-// dependencies sets what calls wait for. Paths through junctions become delays.
-func (gr *grouper) dependencies() {
-	order, _ := gr.g.Order()                     // a valid graph has one
-	waits := make([]map[int]float64, len(gr.of)) // by task: call or begin -> longest delay to the task's start
+// waits returns, by task, the calls and the begin that it waits for, with the longest delay to its start. Paths through
+// junctions become delays.
+func (gr *grouper) waits() []map[int]float64 {
+	order, _ := gr.g.Order() // a valid graph has one
+	waits := make([]map[int]float64, len(gr.of))
 	for _, i := range order {
 		waits[i] = map[int]float64{}
 		if len(gr.pred.Of(i)) == 0 {
@@ -129,6 +130,12 @@ func (gr *grouper) dependencies() {
 			}
 		}
 	}
+	return waits
+}
+
+// dependencies sets what calls wait for.
+func (gr *grouper) dependencies() {
+	waits := gr.waits()
 	for c, members := range gr.members {
 		after := map[int]float64{}
 		for _, i := range members {

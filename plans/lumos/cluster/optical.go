@@ -210,28 +210,23 @@ func (o *optical) running(starting int) []int {
 func (o *optical) interrupted(before *lumos.Configuration, starting int) (jobs []int) {
 	after := o.core.Configuration()
 	type between struct{ h, i, j int }
-	gone := map[between]bool{}
+	gone, left := map[between]bool{}, map[between]int{}
 	for h := range before.Even {
 		for k, was := range before.Even[h] {
 			for i, j := range was {
-				if j != circuit.Dark && after.Even[h][k][i] != j {
-					gone[between{h, min(i, j), max(i, j)}] = true
+				at := between{h, min(i, j), max(i, j)}
+				switch {
+				case j == circuit.Dark:
+				case after.Even[h][k][i] == j:
+					left[at]++
+				default:
+					gone[at] = true
 				}
 			}
 		}
 	}
 	if len(gone) == 0 {
 		return nil
-	}
-	left := map[between]int{}
-	for h := range before.Even {
-		for k, was := range before.Even[h] {
-			for i, j := range was {
-				if j != circuit.Dark && after.Even[h][k][i] == j {
-					left[between{h, min(i, j), max(i, j)}]++
-				}
-			}
-		}
 	}
 	return slices.DeleteFunc(o.running(starting), func(job int) bool {
 		alone := true

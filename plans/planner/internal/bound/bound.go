@@ -272,7 +272,11 @@ func sequences(m *model.Model, v view) []sequence {
 			}
 		}
 	}
-	var out []sequence
+	return distinct(all)
+}
+
+// distinct returns the first sequences of different structures, at most boundRanks.
+func distinct(all []sequence) (out []sequence) {
 	seen := map[string]bool{}
 	for _, s := range all {
 		if key := s.structure(); !seen[key] && len(out) < boundRanks {
