@@ -237,22 +237,7 @@ func (p *process) step() {
 			})
 		})
 	}
-	var next int64
-	for {
-		next = math.MaxInt64
-		if at := p.dev.Step(); !at.IsZero() {
-			next = at.UnixNano()
-		}
-		if p.core == nil && p.dev.Ready() {
-			p.rules()
-		}
-		if p.core == nil {
-			break
-		}
-		if next = min(next, p.core.Step()); next > p.now() {
-			break
-		}
-	}
+	next := p.run()
 	for len(p.w.local) > 0 {
 		f := p.w.local[0]
 		p.w.local = p.w.local[1:]
@@ -266,6 +251,25 @@ func (p *process) step() {
 		if p.planned <= p.w.clock || p.wakes < p.planned {
 			p.planned = p.wakes
 			p.w.at(p.wakes, func() {})
+		}
+	}
+}
+
+// run has the device and the core do what is due, and returns the time of the next step.
+func (p *process) run() (next int64) {
+	for {
+		next = math.MaxInt64
+		if at := p.dev.Step(); !at.IsZero() {
+			next = at.UnixNano()
+		}
+		if p.core == nil && p.dev.Ready() {
+			p.rules()
+		}
+		if p.core == nil {
+			return next
+		}
+		if next = min(next, p.core.Step()); next > p.now() {
+			return next
 		}
 	}
 }

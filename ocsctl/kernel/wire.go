@@ -143,43 +143,48 @@ func wireProgram(s *State, t tables, plane, rank int) asm.Instructions {
 
 // buildWires makes the ends of this host's ports on the Ethernet between hosts.
 func buildWires(s *State, o *objects, underlay string) error {
-	make := func() error {
-		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		for j := range s.Planes {
-			for r := range s.locals() {
-				if err := makeWire(s, h, j, r); err != nil {
-					return fmt.Errorf("plane %s: interface %s: port %d: %w", s.Planes[j].Name, s.Planes[j].Interface, r, err)
-				}
+	wires := func() error {
+		return eachPort(s, func(h *netlink.Handle, j, r int) error {
+			if err := makeWire(s, h, j, r); err != nil {
+				return fmt.Errorf("interface %s: port %d: %w", s.Planes[j].Interface, r, err)
 			}
-		}
-		return nil
+			return nil
+		})
 	}
-	if underlay != "" {
-		in := make
-		make = func() error { return within(underlay, in) }
+	var err error
+	if underlay == "" {
+		err = wires()
+	} else {
+		err = within(underlay, wires)
 	}
-	if err := make(); err != nil {
+	if err != nil {
 		return err
 	}
 	return within(s.Switch, func() error {
-		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		for j := range s.Planes {
-			for r := range s.locals() {
-				if err := armWire(s, o, h, j, r); err != nil {
-					return fmt.Errorf("plane %s: port %d: %w", s.Planes[j].Name, r, err)
-				}
+		return eachPort(s, func(h *netlink.Handle, j, r int) error {
+			if err := armWire(s, o, h, j, r); err != nil {
+				return fmt.Errorf("port %d: %w", r, err)
+			}
+			return nil
+		})
+	})
+}
+
+// eachPort calls f for each port of this host on each plane, with a handle in the current namespace.
+func eachPort(s *State, f func(h *netlink.Handle, plane, rank int) error) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	for j := range s.Planes {
+		for r := range s.locals() {
+			if err := f(h, j, r); err != nil {
+				return fmt.Errorf("plane %s: %w", s.Planes[j].Name, err)
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // makeWire puts a macvlan on the host's interface into the switch's namespace.
