@@ -22,10 +22,10 @@ type Choices [schedule.NumCollectives][]choice
 //
 // On packet planes small messages take the fewest rounds, and large messages the fewest bytes per rank. If two
 // algorithms send as many bytes, few ranks are faster with fewer rounds of larger pieces. Up to four ranks send short
-// blocks to each other in one round; with longer ones they fill a port's queue. An all-to-all is one round there,
-// since nothing orders its steps; Bruck's algorithm saves messages, which pays if they are many more than the rounds.
-// On circuits, steps should be permutations that recur: halving and doubling (SWOT 2.1.2) on powers of two, else the
-// ring, which needs no switching.
+// blocks to each other in one round; with longer ones they fill a port's queue. In a ring, a port receives from one rank
+// only. An all-to-all is one round there, since nothing orders its steps; Bruck's algorithm saves messages, which pays
+// if they are many more than the rounds. On circuits, steps should be permutations that recur: halving and doubling
+// (SWOT 2.1.2) on powers of two, else the ring, which needs no switching.
 var Packets = &Choices{
 	schedule.AllReduce: {
 		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"},
@@ -36,7 +36,9 @@ var Packets = &Choices{
 	schedule.AllGather: {{ranks: 4, max: 16 << 10, algorithm: "direct"}, {max: 64 << 10, algorithm: "bruck"},
 		{max: anySize, algorithm: "ring"}},
 	schedule.ReduceScatter: {{ranks: 4, max: 16 << 10, algorithm: "pairwise"},
-		{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: anySize, algorithm: "pairwise"}},
+		{ranks: 2, max: anySize, algorithm: "pairwise"},
+		{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: 64 << 10, algorithm: "pairwise"},
+		{max: anySize, algorithm: "ring"}},
 	schedule.AllToAll: {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"},
 		{max: anySize, algorithm: "pairwise"}},
 	schedule.Broadcast: {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},

@@ -30,7 +30,9 @@ func TestChooseAlgorithm(t *testing.T) {
 		{schedule.AllGather, 64<<10 + 1, 4, "ring"},
 		{schedule.ReduceScatter, 16 << 10, 4, "pairwise"},
 		{schedule.ReduceScatter, 16<<10 + 1, 4, "rabenseifner"},
-		{schedule.ReduceScatter, 64<<10 + 1, 4, "pairwise"},
+		{schedule.ReduceScatter, 64 << 10, 5, "pairwise"},
+		{schedule.ReduceScatter, 64<<10 + 1, 4, "ring"},
+		{schedule.ReduceScatter, 64<<10 + 1, 2, "pairwise"},
 		{schedule.ReduceScatter, 8, 8, "rabenseifner"},
 	} {
 		if got := Choose(k.coll, k.block, k.ranks, Packets, nil); got != k.want {
