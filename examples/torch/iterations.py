@@ -180,7 +180,7 @@ def arguments():
     parser.add_argument("--mbps", type=int, default=100, help="of a plane")
     parser.add_argument(
         "--packet-alpha",
-        default="3ms",
+        default="200us",
         help="of a round over the planes of packet, for the fabric files; empty: the files state no packet planes",
     )
     parser.add_argument("--rounds", type=int, default=3)

@@ -60,6 +60,12 @@ func (c *Costs) Faster(us float64, p *plans.Problem, planes int) bool {
 	return err == nil && us < c.AgreeUS+plan.CCTUS
 }
 
+// AlwaysFaster reports whether no matrix is faster on circuits. By SPECTRA's lower bound 1, a plan takes at least one
+// switch and the bytes of the busiest port over all planes. p is the problem of any matrix.
+func (c *Costs) AlwaysFaster(p *plans.Problem) bool {
+	return c.Stated && c.AlphaUS < c.AgreeUS+p.ReconfigUS && c.Gbps >= float64(p.Planes)*p.BandwidthGbps
+}
+
 // plan returns the plan of a call with which packet planes are compared. No clock ends the search.
 func plan(p *plans.Problem) (*plans.Plan, error) {
 	return planner.Solve(context.Background(), planner.Auto, p, planner.Options{TimeLimit: time.Hour, Effort: effort,

@@ -90,6 +90,33 @@ func TestDemand(t *testing.T) {
 	}
 }
 
+// TestAlwaysFaster: packet planes that begin sooner than circuits switch, and carry as much, win for every matrix.
+func TestAlwaysFaster(t *testing.T) {
+	p := shifts()
+	p.Demand = [][]float64{{0, 9e5, 0, 0}, {0, 0, 1e5, 0}, {0, 0, 0, 9e5}, {8e5, 0, 0, 0}}
+	for c, want := range map[Costs]bool{
+		{AlphaUS: 249, Gbps: 16, AgreeUS: 50, Stated: true}: true, {AlphaUS: 250, Gbps: 16, AgreeUS: 50, Stated: true}: false,
+		{AlphaUS: 1, Gbps: 15.9, Stated: true}: false, {AlphaUS: 1, Gbps: 16}: false,
+	} {
+		if got := c.AlwaysFaster(p); got != want {
+			t.Errorf("%+v: %v", c, got)
+		}
+		for _, scale := range []float64{1e-3, 1, 1e3} {
+			q := *p
+			q.Demand = nil
+			for _, row := range p.Demand {
+				q.Demand = append(q.Demand, nil)
+				for _, v := range row {
+					q.Demand[len(q.Demand)-1] = append(q.Demand[len(q.Demand)-1], v*scale)
+				}
+			}
+			if want && !c.Faster(c.US(1, plans.Busiest(q.Demand)), &q, q.Planes) {
+				t.Errorf("%+v: a matrix times %v is faster on circuits", c, scale)
+			}
+		}
+	}
+}
+
 func TestOf(t *testing.T) {
 	f := &fabric.Fabric{Costs: fabric.Costs{Barrier: time.Millisecond},
 		Packets: fabric.PacketPlanes{Bandwidth: 2e8, Alpha: 3 * time.Millisecond}}

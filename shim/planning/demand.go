@@ -44,6 +44,11 @@ func (d *Demand) Total() (total, busiest int64) {
 	return total, busiest
 }
 
+// Rounds reports whether some matrix gains by circuits, so that ranks post their sends and receives to the leader.
+func (o *Site) Rounds() bool {
+	return o.static() || o.Packets == nil || !o.Packets.AlwaysFaster(o.DemandProblem(NewDemand(nil, o.Ranks), len(o.Planes)))
+}
+
 // Worthwhile reports whether a matrix gains by circuits. If the fabric file states the costs of packet planes, they are
 // compared with the matrix's plan. Otherwise it gains if, over all planes, its busiest port sends for longer than a
 // plane takes to switch. Planes that do not switch are always used.

@@ -196,8 +196,8 @@ func TestWorthwhile(t *testing.T) {
 	}
 	for gbps, want := range map[float64]bool{4: false, 1: true} {
 		site.Packets = &packets.Costs{AlphaUS: 20, Gbps: gbps, Stated: true}
-		if got := site.Worthwhile(d); got != want || site.Worthwhile(small) {
-			t.Errorf("packet planes of %v Gb/s: %v", gbps, got)
+		if got := site.Worthwhile(d); got != want || site.Worthwhile(small) || site.Rounds() != want {
+			t.Errorf("packet planes of %v Gb/s: %v, rounds %v", gbps, got, site.Rounds())
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"lightpath/shim/planning"
 	"lightpath/shim/recorder"
 	"lightpath/shim/session"
+	"lightpath/shim/settings"
 	"lightpath/shim/ticket"
 )
 
@@ -23,6 +24,7 @@ type Path struct {
 	c          *comm.Core
 	planes     *circuits.Planes
 	session    *session.State
+	rounds     bool                 // groups of sends and receives are posted to the leader
 	Packet     map[calls.Shape]bool // shapes for which no planner has a plan
 	collective collective           // in progress
 	round      round                // in progress
@@ -40,6 +42,7 @@ func Attach(c *comm.Core) {
 		return
 	}
 	o := &Path{c: c, planes: planes, session: session.Of(c), Packet: map[calls.Shape]bool{}}
+	o.rounds = c.Cfg.Demand != settings.DemandOff && planes.Site.Rounds()
 	slot.Set(c, o)
 	o.session.Optical = o
 }
@@ -60,7 +63,7 @@ func (o *Path) Run(s *session.Session) error {
 	switch {
 	case err != nil || first < 0:
 		return err
-	case o.postsRounds():
+	case o.rounds:
 		return o.runRound(s, first)
 	}
 	if err := s.BindMessages(o.c, first); err != nil {

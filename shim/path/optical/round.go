@@ -14,7 +14,6 @@ import (
 	"lightpath/shim/planning"
 	"lightpath/shim/recorder"
 	"lightpath/shim/session"
-	"lightpath/shim/settings"
 	"lightpath/shim/ticket"
 )
 
@@ -41,11 +40,6 @@ type exchangeKey struct {
 	maps uint64 // where the planes stand
 	use  planeset.Set
 	mine [sha256.Size]byte // this rank's messages
-}
-
-// postsRounds reports whether groups of sends and receives are posted.
-func (o *Path) postsRounds() bool {
-	return o.c.Cfg.Demand != settings.DemandOff
 }
 
 // runRound runs the gathered sends and receives as the leader decides.
