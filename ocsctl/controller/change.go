@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
 
@@ -163,7 +164,7 @@ func (m *machine) part(u *changeUnderWay, i int, err error) {
 	if u.left--; u.left > 0 {
 		return
 	}
-	failed := inOneLine(u.failed...)
+	failed := driver.OneLine(u.failed...)
 	if failed == nil || m.over != nil || !slices.Contains(u.failed, nil) {
 		u.done(failed)
 		return
@@ -172,25 +173,11 @@ func (m *machine) part(u *changeUnderWay, i int, err error) {
 	m.later(func(now int64) { m.undo(u, failed, now) })
 }
 
-// inOneLine is errors.Join with a text of one line.
-func inOneLine(all ...error) (joined error) {
-	for _, err := range all {
-		switch {
-		case err == nil:
-		case joined == nil:
-			joined = err
-		default:
-			joined = fmt.Errorf("%w; %w", joined, err)
-		}
-	}
-	return joined
-}
-
 // undo gives the planes of a change that has failed their maps of before.
 func (m *machine) undo(u *changeUnderWay, failed error, now int64) {
 	all := &gather{done: func(wrong []error) {
 		if len(wrong) > 0 {
-			u.done(fmt.Errorf("%w; the controller could not undo the rest: %w", failed, inOneLine(wrong...)))
+			u.done(fmt.Errorf("%w; the controller could not undo the rest: %w", failed, driver.OneLine(wrong...)))
 			return
 		}
 		u.done(fmt.Errorf("%w: %w", failed, ErrUndone))
@@ -211,7 +198,7 @@ func (m *machine) confirmTrial(plane int, who string, done func(error), now int6
 		done(fmt.Errorf("controller: plane %d: %w", plane, cmp.Or(m.over, ErrNoTrial)))
 		return
 	}
-	all := &gather{done: func(failed []error) { done(inOneLine(failed...)) }}
+	all := &gather{done: func(failed []error) { done(driver.OneLine(failed...)) }}
 	last := all.add()
 	for _, j := range t.Planes {
 		if pl := m.planes[j]; pl.trial != nil && pl.trial.Until.Equal(t.Until) {

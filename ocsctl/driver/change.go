@@ -280,7 +280,7 @@ func (j *judge) verdict(r int, at time.Time) Circuit {
 // report returns the verdicts, and the error that follows from them.
 func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 	if j.observed == nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, both(j.lost, j.read, ctx.Err()))
+		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, OneLine(j.lost, j.read, ctx.Err()))
 	}
 	var all []Circuit
 	bad := 0
@@ -300,7 +300,7 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 	}
 	switch {
 	case j.lost != nil && j.read != nil:
-		return all, fmt.Errorf("%w: %w", ErrUnknownOutcome, both(j.lost, j.read))
+		return all, fmt.Errorf("%w: %w", ErrUnknownOutcome, OneLine(j.lost, j.read))
 	case errors.Is(j.read, ErrNotMatching):
 		return all, j.read
 	case errors.Is(sent, ErrRefused), errors.Is(sent, ErrFenced):
@@ -313,8 +313,8 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 	return all, drift(j.observed, j.c.After, j.touched)
 }
 
-// both is errors.Join with a text of one line, for logs and operators.
-func both(all ...error) error {
+// OneLine is errors.Join with a text of one line, for logs and operators.
+func OneLine(all ...error) error {
 	var joined error
 	for _, err := range all {
 		switch {
