@@ -248,7 +248,7 @@ b=$(submit "$work/out.b" 3 -N 2 -J moves)
 until_true "two jobs" has "$b" "moves p0,p1 2-3 .* its ranks move them"
 until_true "job $a with its topology" has "$a" "pairs p0,p1 0-1 .* set"
 refuses 99 1 "port 1 of plane p0 is of job $a"
-refuses "$a" 2 "job $a has begun at .* with ports 0,1"
+refuses "$a" 2 "job $a has begun at .*, ports 0,1, so it cannot begin with .*, ports 2"
 until_true "job $a is done" state "$a" COMPLETED
 until_true "job $b is done" state "$b" COMPLETED
 until_true "the sums of job $a" sums "$work/out.a" 2 3.0

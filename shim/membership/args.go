@@ -148,7 +148,9 @@ func usable(c *comm.Core, o *Origin) error {
 	err := c.Usable()
 	shrink := o.How == ByShrink
 	switch {
-	case err == nil || c.Life() != comm.Alive || c.Unmade():
+	case c.Unmade():
+		return c.Healthy()
+	case err == nil || c.Life() != comm.Alive:
 		return err
 	case shrink && o.Abort:
 		return nil
