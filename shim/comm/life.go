@@ -144,6 +144,8 @@ func (c *Core) State() error {
 	c.Check()
 	err := c.AsyncError()
 	switch {
+	case c.Unmade() && c.Busy() != nil:
+		return errdefs.ErrInProgress // the making has failed, and is about to end
 	case err != nil && (!c.Revoked() || !errors.Is(err, errdefs.ErrRevoked) || c.Unmade()):
 		return err
 	case c.Busy() != nil:

@@ -148,9 +148,7 @@ func usable(c *comm.Core, o *Origin) error {
 	err := c.Usable()
 	shrink := o.How == ByShrink
 	switch {
-	case c.Unmade():
-		return c.Healthy()
-	case err == nil || c.Life() != comm.Alive:
+	case err == nil || c.Life() != comm.Alive || c.Unmade():
 		return err
 	case shrink && o.Abort:
 		return nil
