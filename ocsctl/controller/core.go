@@ -94,7 +94,7 @@ func newCore(config Config, clock func() int64, wall func(int64) time.Time) (*Co
 		c.watchKinds(c.log, Failed, Restored, Commanded, Remapped, Dimmed, Brightened, Excluded, Included)
 	}
 	c.machine = newMachine(cfg, wall, func(f func(int64)) { _ = c.do(f) }, c.record)
-	c.post = c.machine.collect
+	c.post = c.takePost
 	return c, nil
 }
 
@@ -234,16 +234,16 @@ func (c *Core) collect(post PostFunc) {
 	if len(inboxes) == 0 {
 		return
 	}
-	c.machine.now = c.clock()
 	for _, i := range inboxes {
 		i.Collect(post)
 	}
 }
 
-// collect takes a post from an inbox.
-func (m *machine) collect(a Attachment, plane int, epoch uint32, holder uint64, target circuit.Permutation) {
-	m.posts++
-	m.post(a.(*attachment), plane, roundKey{epoch, holder}, target, m.now)
+// takePost takes a post from an inbox. Its time is not before the post: else a move that it completes would begin while
+// its bytes were on the wire.
+func (c *Core) takePost(a Attachment, plane int, epoch uint32, holder uint64, target circuit.Permutation) {
+	c.machine.posts++
+	c.machine.post(a.(*attachment), plane, roundKey{epoch, holder}, target, c.clock())
 }
 
 // execute runs the queued commands. stop reports that these were the last.

@@ -32,7 +32,6 @@ type machine struct {
 	nextID       uint64 // of attachments
 	grace        int64  // end of the grace time after a takeover; 0: it has ended
 	over         error  // why the controller's rule has ended; nil: it has not
-	now          int64  // time of the posts that inboxes pass on
 	posts        uint64 // number of posts from inboxes
 
 	answers    map[uint64]answer // pending answers to operators, by id
