@@ -69,18 +69,23 @@ func (l *lowering) flows(st *schedule.Step) (flows []*flow, own []schedule.Move,
 
 // addMove adds the transfers of a move to a flow.
 func (l *lowering) addMove(f *flow, m schedule.Move) error {
-	chunks := m.Count
-	if l.tl == nil && len(l.p.Lanes) > 1 {
-		m.Count = 1
+	src, dst, err := l.ends(m)
+	if err != nil {
+		return err
 	}
-	for range chunks / max(m.Count, 1) {
-		src, dst, err := l.ends(m)
+	f.elems += src.Len / l.args.ElemSize
+	whole := transfer{m.Reduce, src, dst}
+	if l.tl != nil || len(l.p.Lanes) == 1 {
+		f.transfers = append(f.transfers, whole)
+		return nil
+	}
+	for k := range m.Count {
+		chunk, err := l.segment(schedule.Ref{Buf: m.From.Buf, Chunk: m.From.Chunk + k}, 1)
 		if err != nil {
 			return err
 		}
-		f.transfers = append(f.transfers, transfer{m.Reduce, src, dst})
-		f.elems += src.Len / l.args.ElemSize
-		m.From.Chunk, m.To.Chunk = m.From.Chunk+1, m.To.Chunk+1
+		at := chunk.Off - src.Off
+		f.transfers = append(f.transfers, whole.cut(at, at+chunk.Len))
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ func inElements(pieces []piece, of, elems int64) []piece {
 
 // deal gives each piece its part of every transfer, and reorders the transfers by pieces. So bytes stay on their plane
 // when steps combine them anew: no plane waits for another one, or sends data of a later step beside data of this one.
-// Halving and doubling of 4 ranks on two planes takes 0.75 of the time. Each part takes a frame, so cut does not deal
-// flows of small transfers.
+// Halving and doubling of 4 ranks on two planes takes 0.75 of the time. Each part is a frame, and short frames cost
+// more than they save, so cut deals no flow of small transfers.
 func (f *flow) deal(pieces []piece, of, elem int64) {
 	all := f.transfers
 	f.transfers = make([]transfer, 0, len(pieces)*len(all))

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -60,6 +61,44 @@ func TestPlanesAreIndependent(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestMovesOnPlanes: a move of no chunk is refused on several planes, too. A move may pair chunks of different sizes,
+// if all of them together are as long.
+func TestMovesOnPlanes(t *testing.T) {
+	s := &schedule.Schedule{Ranks: 2, Sub: 3, Blocks: [schedule.NumBuffers]int{schedule.Input: 1, schedule.Output: 2}}
+	move := schedule.Move{Src: 0, Dst: 1, From: schedule.Ref{Buf: schedule.Input, Chunk: 1},
+		To: schedule.Ref{Buf: schedule.Output, Chunk: 2}, Count: 2}
+	s.Steps = []schedule.Step{{Transfers: []schedule.Move{move}}}
+	args := Args{Planes: 2, Count: 5, ElemSize: 4, MinPiece: 2} // parts of 2, 2 and 1 elements
+	progs, err := lowerAll(s, nil, args)
+	require.NoError(t, err)
+	sent, received := make([]bool, 20), make([]bool, 40)
+	touch := func(of []bool, list []Segment) {
+		for _, g := range list {
+			for at := g.Off; at < g.Off+g.Len; at++ {
+				if of[at] {
+					t.Errorf("byte %d twice", at)
+				}
+				of[at] = true
+			}
+		}
+	}
+	for i := range progs[0].Ops {
+		touch(sent, progs[0].Ops[i].Src)
+	}
+	for i := range progs[1].Ops {
+		touch(received, progs[1].Ops[i].Dst)
+	}
+	for at := range received {
+		if at < len(sent) && sent[at] != (at >= 8) || received[at] != (at >= 16 && at < 28) {
+			t.Errorf("byte %d: sent %v\nreceived %v", at, sent, received)
+		}
+	}
+	s.Steps[0].Transfers[0].Count = 0
+	if _, err := lowerAll(s, nil, args); !errors.Is(err, ErrSchedule) {
+		t.Errorf("a move of no chunk: %v", err)
 	}
 }
 
