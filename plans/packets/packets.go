@@ -60,10 +60,10 @@ func (c *Costs) Faster(us float64, p *plans.Problem, planes int) bool {
 	return err == nil && us < c.AgreeUS+plan.CCTUS
 }
 
-// AlwaysFaster reports whether no matrix is faster on circuits. By SPECTRA's lower bound 1, a plan takes at least one
-// switch and the bytes of the busiest port over all planes. p is the problem of any matrix.
-func (c *Costs) AlwaysFaster(p *plans.Problem) bool {
-	return c.Stated && c.AlphaUS < c.AgreeUS+p.ReconfigUS && c.Gbps >= float64(p.Planes)*p.BandwidthGbps
+// AlwaysFaster reports whether no matrix is faster on circuits. By SPECTRA's lower bound 1, a plan takes at least the
+// time of one hold besides its bytes, and the bytes of the busiest port over all planes, which carry gbps together.
+func (c *Costs) AlwaysFaster(holdUS, gbps float64) bool {
+	return c.Stated && c.AlphaUS < c.AgreeUS+holdUS && c.Gbps >= gbps
 }
 
 // plan returns the plan of a call with which packet planes are compared. No clock ends the search.

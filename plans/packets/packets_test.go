@@ -98,7 +98,7 @@ func TestAlwaysFaster(t *testing.T) {
 		{AlphaUS: 249, Gbps: 16, AgreeUS: 50, Stated: true}: true, {AlphaUS: 250, Gbps: 16, AgreeUS: 50, Stated: true}: false,
 		{AlphaUS: 1, Gbps: 15.9, Stated: true}: false, {AlphaUS: 1, Gbps: 16}: false,
 	} {
-		if got := c.AlwaysFaster(p); got != want {
+		if got := c.AlwaysFaster(p.ReconfigUS, float64(p.Planes)*p.BandwidthGbps); got != want {
 			t.Errorf("%+v: %v", c, got)
 		}
 		for _, scale := range []float64{1e-3, 1, 1e3} {

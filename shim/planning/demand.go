@@ -46,7 +46,8 @@ func (d *Demand) Total() (total, busiest int64) {
 
 // Rounds reports whether some matrix gains by circuits, so that ranks post their sends and receives to the leader.
 func (o *Site) Rounds() bool {
-	return o.static() || o.Packets == nil || !o.Packets.AlwaysFaster(o.DemandProblem(NewDemand(nil, o.Ranks), len(o.Planes)))
+	return o.static() || o.Packets == nil ||
+		!o.Packets.AlwaysFaster(o.holdUS(), float64(len(o.Planes))*o.Template.BandwidthGbps)
 }
 
 // Worthwhile reports whether a matrix gains by circuits. If the fabric file states the costs of packet planes, they are
@@ -61,15 +62,18 @@ func (o *Site) Worthwhile(d *Demand) bool {
 	case busiest > 0 && o.Packets != nil && o.Packets.Stated:
 		return !o.Packets.Faster(o.Packets.US(1, float64(busiest)), o.DemandProblem(d, planes), planes)
 	}
-	return plans.WireUS(t, float64(busiest))/float64(planes) > t.ReconfigUS+t.AlphaUS+t.HopUS
+	return plans.WireUS(t, float64(busiest))/float64(planes) > o.holdUS()
 }
 
-// DemandProblem returns the planning problem of a matrix on a number of planes. The model of demands has no cost per
-// transmission (alpha). Every hold begins with one transmission, so DemandProblem adds alpha to the cost of a hold.
+// holdUS returns the cost of a hold besides its bytes. The model of demands has no cost per transmission (alpha), and
+// every hold begins with one.
+func (o *Site) holdUS() float64 { return o.Template.ReconfigUS + o.Template.AlphaUS + o.Template.HopUS }
+
+// DemandProblem returns the planning problem of a matrix on a number of planes.
 func (o *Site) DemandProblem(d *Demand, planes int) *plans.Problem {
 	p := *o.Template
 	p.Planes, p.Initial, p.Final, p.Steps = planes, nil, plans.Final{}, nil
-	p.ReconfigUS += p.AlphaUS + p.HopUS
+	p.ReconfigUS = o.holdUS()
 	p.Demand = make([][]float64, d.ranks)
 	for r := range p.Demand {
 		p.Demand[r] = make([]float64, d.ranks)
