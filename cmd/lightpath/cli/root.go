@@ -34,19 +34,19 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 	status, line := Verdict(ctx, err)
 	if line != "" {
-		fmt.Fprintln(os.Stderr, "lightpath:", printable(line))
+		fmt.Fprintln(os.Stderr, "lightpath:", Printable(line, "\n\t"))
 	}
 	return status
 }
 
-// printable makes an error safe for a terminal: a switch or a controller may have written a part of it.
-func printable(line string) string {
+// Printable makes text that a switch or a controller may have written safe for a terminal. The characters in keep stay.
+func Printable(text, keep string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+		if unicode.IsPrint(r) || strings.ContainsRune(keep, r) {
 			return r
 		}
 		return '?'
-	}, line)
+	}, text)
 }
 
 // NoIf returns err as the answer "no" if negative says that it is one.

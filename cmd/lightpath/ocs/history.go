@@ -10,7 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -272,11 +271,4 @@ func orDash(text string) string {
 }
 
 // printable makes text from elsewhere safe for a terminal, and for one cell of a table.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
-}
+func printable(text string) string { return cli.Printable(text, "") }
