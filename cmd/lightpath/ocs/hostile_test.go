@@ -8,30 +8,18 @@ import (
 	"testing"
 
 	"lightpath/cmd/lightpath/cli/clitest"
-	"lightpath/internal/require"
+	"lightpath/ocsctl/driver/drivertest"
 )
 
 // TestSwitchThatWritesToTheTerminal: SCPI has no authentication, so any host may be at the other end. Its words reach
 // the operator's terminal without control characters.
 func TestSwitchThatWritesToTheTerminal(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go evilSwitch(conn)
-		}
-	}()
 	fabric := clitest.Write(t, "fabric.yaml", fmt.Sprintf(`
 version: 1
 ranks: 2
 planes: [{name: p0, bandwidth: 1Gbps, ocs: sw, ports: {0: "1/3", 1: "2/4"}}]
 ocs: [{name: sw, driver: polatis-scpi, endpoint: "%s", reconfig: 1ms}]
-`, l.Addr()))
+`, drivertest.Listen(t, evilSwitch)))
 	for _, args := range [][]string{{"status"}, {"set", "--map", "ring:1", "--settle", "10ms"}} {
 		o := lightpath.Run(t, "", append(append([]string{"ocs"}, args...), "--plane", "p0", "--fabric", fabric)...)
 		if text := o.Stdout + o.Stderr; !strings.Contains(text, "?[2J") || strings.ContainsAny(text, "\x1b\u009b\a") {
@@ -42,7 +30,6 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "%s", reconfig: 1ms}]
 
 // evilSwitch serves one session of a switch whose name and errors clear the screen.
 func evilSwitch(conn net.Conn) {
-	defer conn.Close()
 	const clear = "\x1b[2J\u009b2J\a"
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		answer := ""

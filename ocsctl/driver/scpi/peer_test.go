@@ -15,6 +15,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/drivertest"
 	"lightpath/ocsctl/driver/scpi"
 	"lightpath/plans/circuit"
 )
@@ -68,30 +69,17 @@ func TestWholeMap(t *testing.T) {
 // say serves one line-oriented peer that answers as the function says; "" hangs up.
 func say(t *testing.T, answer func(line string) string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
+	return drivertest.Listen(t, func(conn net.Conn) {
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			a := answer(strings.TrimSpace(lines.Text()))
+			if a == "" {
 				return
 			}
-			go func() {
-				defer conn.Close()
-				for lines := bufio.NewScanner(conn); lines.Scan(); {
-					a := answer(strings.TrimSpace(lines.Text()))
-					if a == "" {
-						return
-					}
-					if _, err := io.WriteString(conn, a); err != nil {
-						return
-					}
-				}
-			}()
+			if _, err := io.WriteString(conn, a); err != nil {
+				return
+			}
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // TestBadPeers: whatever the other side says, the driver answers with one clear line.
@@ -168,24 +156,12 @@ func TestBadPeers(t *testing.T) {
 
 // TestDrip: a peer that sends its answer byte by byte has no more time than one that sends it at once.
 func TestDrip(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for _, err := conn.Write([]byte("x")); err == nil; _, err = conn.Write([]byte("x")) {
-					time.Sleep(5 * time.Millisecond)
-				}
-			}()
+	drip := drivertest.Listen(t, func(conn net.Conn) {
+		for _, err := conn.Write([]byte("x")); err == nil; _, err = conn.Write([]byte("x")) {
+			time.Sleep(5 * time.Millisecond)
 		}
-	}()
-	_, err = scpi.Open(context20(t), driver.Target{Endpoint: l.Addr().String(), Ports: driver.Ports{In: []string{"1"}},
+	})
+	_, err := scpi.Open(context20(t), driver.Target{Endpoint: drip, Ports: driver.Ports{In: []string{"1"}},
 		Timeout: 200 * time.Millisecond})
 	if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, driver.ErrProtocol) ||
 		strings.Contains(err.Error(), "\n") {

@@ -14,6 +14,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
+	"lightpath/ocsctl/driver/drivertest"
 	"lightpath/ocsctl/driver/scpi"
 	"lightpath/plans/circuit"
 )
@@ -39,23 +40,10 @@ type firmware struct {
 // serve returns where the firmware of a model is.
 func (f firmware) serve(t *testing.T, d *device.Device) string {
 	model := serve(t, d)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go f.session(conn, model)
-		}
-	}()
-	return l.Addr().String()
+	return drivertest.Listen(t, func(conn net.Conn) { f.session(conn, model) })
 }
 
 func (f firmware) session(conn net.Conn, model string) {
-	defer conn.Close()
 	behind, err := net.Dial("tcp", model)
 	if err != nil {
 		return
