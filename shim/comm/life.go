@@ -144,12 +144,12 @@ func (c *Core) State() error {
 	c.Check()
 	err := c.AsyncError()
 	switch {
-	case c.Unmade() && c.Busy() != nil:
-		return errdefs.ErrInProgress // the making has failed, and is about to end
-	case err != nil && (!c.Revoked() || !errors.Is(err, errdefs.ErrRevoked) || c.Unmade()):
+	case err != nil && !c.Unmade() && (!c.Revoked() || !errors.Is(err, errdefs.ErrRevoked)):
 		return err
 	case c.Busy() != nil:
-		return errdefs.ErrInProgress
+		return errdefs.ErrInProgress // also of an unmade communicator: its making is about to end
+	case c.Unmade():
+		return err
 	}
 	return nil
 }
