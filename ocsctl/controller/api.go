@@ -173,7 +173,7 @@ type Event struct {
 	Job      *Job                `json:"job,omitempty"`
 	Moved    *Moved              `json:"moved,omitempty"`
 	Trial    *Trial              `json:"trial,omitempty"` // of Commanded
-	// Baselines are those that have changed, by port.
+	// Baselines are the changed baselines, by port.
 	Baselines map[int]Baseline `json:"baselines,omitempty"`
 	// Of Failed; clients do not get them. Desired is the map at which the plane may return.
 	Cause   Cause               `json:"-"`

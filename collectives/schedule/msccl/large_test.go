@@ -15,8 +15,8 @@ import (
 // A file of some kilobytes can have a million chunks in one step, and one of a megabyte thousands of waits in a row.
 // Quadratic work takes hours or tens of gigabytes then.
 
-// TestManyStagingCells checks that two staging cells share a chunk only if the later is filled after the last use of the
-// earlier, and that no more chunks are used than cells are in use at a time.
+// TestManyStagingCells: cells that share a chunk of staging follow one another. The second is filled after the last use
+// of the first. There are as many chunks as cells in use at a time, at most.
 func TestManyStagingCells(t *testing.T) {
 	const cells, steps = 400_000, 40
 	rng := rand.New(rand.NewPCG(1, 2))
