@@ -17,25 +17,30 @@ const (
 	shareGain = 1.25
 	// paceTotal is the sum of the paces of a rank's planes, except for rounding.
 	paceTotal = 1 << 20
-	// A window ends with at least paceOps operations and paceTime, or with one operation and longTime.
+	// A window has several parts. A part ends with at least paceOps operations and paceTime, or with one operation and
+	// longTime.
+	parts    = 2
 	paceOps  = 4
-	paceTime = 200 * time.Millisecond
-	longTime = 2 * time.Second
+	paceTime = 100 * time.Millisecond
+	longTime = time.Second
 )
 
-// window sums the bytes and times of a rank's planes.
+// window measures the rates of a rank's planes. The best part counts for each plane: other work on the host slows one
+// plane or another for a moment, and a slow plane is slow in every part.
 type window struct {
-	Ops   int
-	Since int64   // when it began, in ns
-	bytes []int64 // by plane, like the slices below
-	ns    []int64
+	Ops   int       // of this part
+	Since int64     // when this part began, in ns
+	part  int       // how many parts have ended
+	bytes []int64   // of this part, by plane, like the slices below
+	ns    []int64   // of this part
+	best  []float64 // the highest rate in a part
 	pace  []uint64
 	ideal []int
 }
 
 func newWindow(planes int) window {
-	return window{bytes: make([]int64, planes), ns: make([]int64, planes), pace: make([]uint64, planes),
-		ideal: make([]int, planes)}
+	return window{bytes: make([]int64, planes), ns: make([]int64, planes), best: make([]float64, planes),
+		pace: make([]uint64, planes), ideal: make([]int, planes)}
 }
 
 // add adds an operation that ended at now. bytes are its bytes on each plane, and took returns its time on a plane in
@@ -52,23 +57,37 @@ func (w *window) add(bytes []int64, took func(plane int) int64, now int64) bool 
 		w.Since = now - longest
 	}
 	lasted := time.Duration(now - w.Since)
-	return w.Ops >= paceOps && lasted >= paceTime || lasted >= longTime
+	if (w.Ops < paceOps || lasted < paceTime) && lasted < longTime {
+		return false
+	}
+	for j := range w.best {
+		w.best[j] = max(w.best[j], rate(w.bytes[j], w.ns[j]))
+	}
+	w.clearPart()
+	w.part++
+	return w.part == parts
 }
 
 // end returns the paces of the window and begins the next. The result is valid until the next end.
 func (w *window) end() []uint64 {
 	total := 0.0
-	for j := range w.bytes {
-		total += rate(w.bytes[j], w.ns[j])
+	for _, r := range w.best {
+		total += r
 	}
-	for j := range w.pace {
-		w.pace[j] = max(uint64(paceTotal*(rate(w.bytes[j], w.ns[j])/total)), 1)
+	for j, r := range w.best {
+		w.pace[j] = max(uint64(paceTotal*(r/total)), 1)
 	}
 	w.clear()
 	return w.pace
 }
 
 func (w *window) clear() {
+	w.part = 0
+	clear(w.best)
+	w.clearPart()
+}
+
+func (w *window) clearPart() {
 	w.Ops = 0
 	clear(w.bytes)
 	clear(w.ns)

@@ -127,14 +127,20 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
-// TestWindow checks that a window ends after enough operations and time, with paces in bytes per time.
+// TestWindow checks that a window ends after enough operations and time, with paces in bytes per time. One operation
+// that is late on one plane changes nothing.
 func TestWindow(t *testing.T) {
 	w, now := newWindow(2), int64(1)
-	took := func(plane int) int64 { return int64(time.Millisecond) << plane }
 	ends := 0
-	for range 300 {
+	for i := range 300 {
 		now += int64(time.Millisecond)
-		if !w.add([]int64{3000, 1000}, took, now) {
+		if !w.add([]int64{3000, 1000}, func(plane int) int64 {
+			ns := int64(time.Millisecond) << plane
+			if i == 30 && plane == 1 {
+				ns *= 100
+			}
+			return ns
+		}, now) {
 			continue
 		}
 		pace := w.end()
@@ -144,14 +150,16 @@ func TestWindow(t *testing.T) {
 		}
 	}
 	if ends != 1 {
-		t.Errorf("%d windows of %v in 300 ms", ends, paceTime)
+		t.Errorf("%d windows of %d x %v in 300 ms", ends, parts, paceTime)
 	}
 	w.clear()
-	if w.add([]int64{1, 1}, func(int) int64 {
-		return int64(longTime) - 1
-	}, now) || !w.add([]int64{1, 1}, func(int) int64 { return 0 }, now+1) {
-		t.Error("a window of long operations does not end in time")
+	for part := 1; part <= parts; part++ {
+		early := w.add([]int64{1, 1}, func(int) int64 { return int64(longTime) - 1 }, now)
+		if ended := w.add([]int64{1, 1}, func(int) int64 { return 0 }, now+1); early || ended != (part == parts) {
+			t.Errorf("part %d of long operations: the window has ended: %v, then %v", part, early, ended)
+		}
 	}
+	took := func(plane int) int64 { return int64(time.Millisecond) << plane }
 	add, misfits := func() {
 		now += int64(paceTime)
 		if w.add([]int64{1000, 1000}, took, now) {

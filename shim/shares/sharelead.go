@@ -30,7 +30,7 @@ type lead struct {
 	asked    time.Time     // when it last asked for paces
 	changed  time.Time     // when shares were last agreed on
 	trial    bool          // those shares were a trial whether a plane has recovered
-	patience time.Duration // until the next trial
+	patience time.Duration // until a trial after shares that were none
 }
 
 const (
@@ -39,8 +39,9 @@ const (
 	// maxTries bounds the proposals for one question. Ranks ask again later.
 	maxTries = 12
 	// askPause is the least time between two questions.
-	askPause = paceTime / 2
-	// A trial follows the last one after leastPatience, or after up to mostPatience if trials fail.
+	askPause = paceTime
+	// A trial that goes well for leastPatience is followed by the next. After one that fails, ranks wait for twice as
+	// long as after the one before, up to mostPatience.
 	leastPatience = time.Second
 	mostPatience  = 15 * time.Second
 )
@@ -143,10 +144,10 @@ func (l *lead) decide() {
 			l.patience = min(2*l.patience, mostPatience)
 		}
 		l.units, l.trial = nextShares(l.agreed, pace), false
+	case l.agreed != nil && l.trial && time.Since(l.changed) >= leastPatience:
+		l.patience = max(l.patience/2, leastPatience)
+		l.units = grownShares(l.agreed)
 	case l.agreed != nil && time.Since(l.changed) >= l.patience:
-		if l.trial {
-			l.patience = max(l.patience/2, leastPatience)
-		}
 		l.units, l.trial = grownShares(l.agreed), true
 	default:
 		return

@@ -80,7 +80,9 @@ func (r lossyRank) do(line string) error {
 		}
 		return r.everything(seed)
 	case "reduce":
-		return r.reduce()
+		return r.reduce(heldCount)
+	case "reduce-much":
+		return r.reduce(1 << 20)
 	case "exchange":
 		return r.exchange()
 	case "narrow":
@@ -91,7 +93,7 @@ func (r lossyRank) do(line string) error {
 			return err
 		}
 		r.wide.Cfg.Timeout = limit
-		return r.reduce()
+		return r.reduce(heldCount)
 	default:
 		return fmt.Errorf("no command")
 	}
@@ -139,9 +141,9 @@ func reduceShare(n int) uint64   { return 4 * heldCount * 2 * uint64(n-1) / uint
 func exchangeShare(n int) uint64 { return 4 * heldCount * uint64(n-1) / 2 }
 
 // reduce makes an AllReduce over all planes.
-func (r lossyRank) reduce() error {
+func (r lossyRank) reduce(count int) error {
 	rank, n := r.wide.Rank, r.wide.Ranks
-	buf := make([]float32, heldCount)
+	buf := make([]float32, count)
 	for i := range buf {
 		buf[i] = float32(rank + i%64)
 	}
@@ -326,30 +328,30 @@ func TestLossyPlaneCarriesLess(t *testing.T) {
 	hosts, ethernet := shimtest.NewHosts(t, 2, 2)
 	worse := ethernet.Lossy(t, 1)
 	ranks := lossyRanks(t, hosts, 2, "LIGHTPATH_PLANE_SHARES=measured")
-	part := func() float64 { // of what rank 0 sends in a call that plane 1 carries
+	part := func(command string) float64 { // of what rank 0 sends in a call that plane 1 carries
 		var before, sent [2]float64
 		for j := range before {
 			before[j] = float64(ethernet.Sent(t, 0, j))
 		}
-		tellFiles(t, ranks, "reduce")
-		done(t, ranks, "reduce")
+		tellFiles(t, ranks, command)
+		done(t, ranks, command)
 		for j := range sent {
 			sent[j] = float64(ethernet.Sent(t, 0, j)) - before[j]
 		}
 		return sent[1] / (sent[0] + sent[1])
 	}
-	part() // finds the ways
+	part("reduce") // finds the ways
 	lose(t, worse, 0.1)
 	least := 0.0
-	if !shimtest.Eventually(func() bool { least = part(); return least < 1./20 }) {
+	if !shimtest.Eventually(func() bool { least = part("reduce"); return least < 1./20 }) {
 		t.Fatalf("plane 1 carries %.3f of a call", least)
 	}
 	lose(t, worse, 0)
 	// Each trial that succeeds gives the plane more. Each one that other work spoils doubles the time to the next, up to
-	// 15 s.
+	// 15 s. The calls are so large that on a busy host, too, the line takes longer than ranks wait for a processor.
 	got, more := 0.0, max(1./20, 1.5*least)
 	for end := time.Now().Add(5 * time.Minute); got <= more && time.Now().Before(end); {
-		got = part()
+		got = part("reduce-much")
 	}
 	if got <= more {
 		t.Fatalf("plane 1, which loses nothing more, carries %.3f of a call, after %.3f", got, least)
