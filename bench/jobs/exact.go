@@ -18,7 +18,7 @@ import (
 type ExactOptions struct {
 	Options
 	Solver    *solver.Solver
-	TimeLimit time.Duration // of each pass of each model
+	TimeLimit time.Duration // of the solver, for each model
 	Margin    int
 	Extra     int
 	Ports     bool
@@ -111,7 +111,9 @@ func (e *Exact) run(ctx context.Context, p *delta.Planner, kind milp.Kind, o Exa
 	}
 	size := m.Size()
 	e.Intervals, e.Integers, e.Rows = m.Intervals(), size.Integers, size.Rows
-	r, err := m.Solve(ctx, milp.SolveOptions{Solver: o.Solver, TimeLimit: o.TimeLimit, Threads: o.Workers, Ports: o.Ports})
+	ctx, cancel := context.WithTimeout(ctx, o.TimeLimit)
+	defer cancel()
+	r, err := m.Solve(ctx, milp.SolveOptions{Solver: o.Solver, Threads: o.Workers, Ports: o.Ports})
 	if err != nil {
 		return err
 	}

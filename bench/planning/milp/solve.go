@@ -31,7 +31,9 @@ func SolveCBC(ctx context.Context, p *plans.Problem, timeLimit time.Duration) (R
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := cbc.Solve(ctx, program, solver.Options{TimeLimit: timeLimit})
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
+	defer cancel()
+	r, err := cbc.Solve(ctx, program, solver.Options{})
 	if err != nil {
 		return Result{}, err
 	}

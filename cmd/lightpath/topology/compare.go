@@ -144,7 +144,7 @@ func (e *exactComparison) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&e.solver, "solver", "",
 		fmt.Sprintf("compare with the exact models instead, solved by auto or one of %v", solver.Names))
-	fl.DurationVar(&e.o.TimeLimit, "time-limit", 10*time.Minute, "wall time of the solver, for each model and pass")
+	fl.DurationVar(&e.o.TimeLimit, "time-limit", 10*time.Minute, "wall time of the solver, for each model")
 	fl.IntVar(&e.o.Margin, "margin", 1, "see exact")
 	fl.IntVar(&e.o.Extra, "extra", 2, "see exact")
 	fl.BoolVar(&e.o.Ports, "ports", false, "also minimize ports")

@@ -39,9 +39,10 @@ func newDeltaExact() *cobra.Command {
 		Long: `Solves DELTA-Topo (circuits under fair shares) or DELTA-Joint (circuits and rates) as a mixed-integer program,
 with CBC (Debian's coinor-cbc), HiGHS (PyPI's highspy) or Gurobi. The start is the result of the search. With --margin
 0, 1, ... tasks stay within so many intervals of the start; -1 is no such limit. --ports minimizes ports in a second
-pass. --write only writes the program (.lp or .mps). Exit status 1: no solution within the time limit.`,
+pass, in half of the time. --write only writes the program (.lp or .mps). If the solver finds nothing in time, the
+result is the start; exit status 1 without a start (--cold).`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.in, "in", "", "job file (- for standard input)")
@@ -51,7 +52,7 @@ pass. --write only writes the program (.lp or .mps). Exit status 1: no solution 
 	fl.StringVar(&f.write, "write", "", "file to write the program to, instead of solving it: .lp or .mps")
 	fl.StringVar(&f.model, "model", "joint", "topo or joint")
 	fl.StringVar(&f.solver, "solver", "auto", fmt.Sprintf("auto, or one of %v", solver.Names))
-	fl.DurationVar(&f.limit, "time-limit", 10*time.Minute, "wall time of the solver, for each pass")
+	fl.DurationVar(&f.limit, "time-limit", 10*time.Minute, "wall time of all the work")
 	fl.Float64Var(&f.gap, "gap", 1e-4, "relative gap at which the solver stops")
 	fl.IntVar(&f.threads, "threads", 1, "threads of the solver")
 	fl.IntVar(&f.margin, "margin", 1, "intervals by which a task may leave its place in the start (-1: any number)")
@@ -73,7 +74,7 @@ func (f *exactFlags) kind() (milp.Kind, delta.Sharing, error) {
 	return 0, "", fmt.Errorf("--model: %q is not topo or joint", f.model)
 }
 
-func (f *exactFlags) run(ctx context.Context) error {
+func (f *exactFlags) run(cmd *cobra.Command) error {
 	kind, sharing, err := f.kind()
 	if err == nil {
 		err = cli.Positive("time-limit", f.limit)
@@ -88,6 +89,8 @@ func (f *exactFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := cli.Limited(cmd, f.limit)
+	defer cancel()
 	p, err := delta.NewPlanner(g)
 	if err != nil {
 		return err
@@ -112,13 +115,13 @@ func (f *exactFlags) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--solver: %w", err)
 	}
-	stop := cli.Waiting(fmt.Sprintf("%s, at most %v for each pass", s.Name(), f.limit))
+	stop := cli.Waiting(fmt.Sprintf("%s, at most %v", s.Name(), f.limit))
 	solved, err := job.Solve(ctx, milp.SolveOptions{
-		Solver: s, TimeLimit: f.limit, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports,
+		Solver: s, Gap: f.gap, Threads: f.threads, Cold: f.cold, Ports: f.ports,
 	})
 	stop()
 	switch {
-	case ctx.Err() != nil:
+	case cli.StoppedBy(ctx) != nil:
 		return f.searched(ctx, p, found)
 	case err != nil:
 		return err

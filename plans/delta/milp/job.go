@@ -28,7 +28,7 @@ func NewJob(g *dag.Graph, o Options) (*Job, error) {
 	return j, err
 }
 
-// Solve solves the model. The schedule of the result is one of the job.
+// Solve solves the model until the deadline of ctx. The schedule of the result is one of the job.
 func (j *Job) Solve(ctx context.Context, o SolveOptions) (*Result, error) {
 	r, err := j.solve(ctx, o)
 	if err != nil || r.Schedule == nil {

@@ -1,9 +1,11 @@
 package milp_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -86,10 +88,12 @@ func TestPruningShrinks(t *testing.T) {
 // solved is what the solver has proved, with more time where a slow machine needs more.
 func solved(t *testing.T, job *milp.Job, o milp.SolveOptions) *milp.Result {
 	t.Helper()
-	for ; ; o.TimeLimit *= 4 {
-		r, err := job.Solve(t.Context(), o)
+	for limit := 5 * time.Second; ; limit *= 4 {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		r, err := job.Solve(ctx, o)
+		cancel()
 		require.NoError(t, err)
-		if r.Status == solver.Optimal || o.TimeLimit > time.Minute {
+		if r.Status == solver.Optimal || limit > time.Minute {
 			return r
 		}
 	}
@@ -114,7 +118,7 @@ func TestJob(t *testing.T) {
 		job, err := milp.NewJob(p.Graph(), milp.Options{Kind: kind, Start: start, Upper: dag.Circuits(found.Bounds),
 			Margin: 1, Extra: extra})
 		require.NoError(t, err)
-		r := solved(t, job, milp.SolveOptions{Solver: s, TimeLimit: 5 * time.Second, Ports: kind == milp.Topo})
+		r := solved(t, job, milp.SolveOptions{Solver: s, Ports: kind == milp.Topo})
 		if r.Schedule == nil || !r.Hot {
 			t.Fatalf("%v: %+v", kind, r)
 		}
@@ -131,6 +135,36 @@ func TestJob(t *testing.T) {
 	}
 	if makespan[milp.Joint] > makespan[milp.Topo]*(1+2e-4) {
 		t.Errorf("joint %v, topo %v", makespan[milp.Joint], makespan[milp.Topo])
+	}
+}
+
+// TestStartRemains: if the solver finds nothing, or only nothing better than the start, the result is the start.
+func TestStartRemains(t *testing.T) {
+	p, _, start := searched(t, 2, delta.Critical)
+	job, err := milp.NewJob(p.Graph(), milp.Options{Kind: milp.Joint, Start: start, Margin: 1})
+	require.NoError(t, err)
+	for name, script := range map[string]string{
+		"late":       "exec sleep 600",
+		"infeasible": `while [ "$1" ]; do [ "$1" = -solution ] && echo "Infeasible - objective value 1" > "$2"; shift; done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "cbc"), []byte("#!/bin/sh\n"+script), 0o700))
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			s, err := solver.Find("cbc")
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			r, err := job.Solve(ctx, milp.SolveOptions{Solver: s})
+			require.NoError(t, err)
+			if r.Status != solver.Feasible || r.Schedule == nil || math.Abs(r.Schedule.Makespan-start.Makespan) > 1e-3 {
+				t.Fatalf("%+v, start %v", r, start.Makespan)
+			}
+			require.NoError(t, check.Check(p.Graph(), r.Schedule))
+			if r, err = job.Solve(ctx, milp.SolveOptions{Solver: s, Cold: true}); err != nil || r.Schedule != nil {
+				t.Errorf("without a start: %+v, %v", r, err)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package milp
 
 import (
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -33,8 +34,10 @@ func solve(t *testing.T, g *dag.Graph, o Options, so SolveOptions) *Result {
 	t.Helper()
 	m, err := New(g, o)
 	require.NoError(t, err)
-	so.TimeLimit, so.Gap = 2*time.Minute, 1e-7
-	r, err := m.solve(t.Context(), so)
+	so.Gap = 1e-7
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	r, err := m.solve(ctx, so)
 	require.NoError(t, err)
 	return r
 }

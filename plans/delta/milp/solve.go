@@ -13,13 +13,13 @@ import (
 
 // SolveOptions say how to solve.
 type SolveOptions struct {
-	Solver    *solver.Solver
-	TimeLimit time.Duration // of each pass
-	Gap       float64       // relative; 0: 1e-4, the paper's
-	Threads   int
+	Solver  *solver.Solver
+	Gap     float64 // relative; 0: 1e-4, the paper's
+	Threads int
 	// Cold leaves out the start.
 	Cold bool
-	// Ports adds the second pass: the fewest ports at the makespan of the first (equation 4).
+	// Ports adds the second pass: the fewest ports at the makespan of the first (equation 4). The first pass then has
+	// half of the time until the deadline.
 	Ports bool
 }
 
@@ -36,25 +36,26 @@ type Result struct {
 	PortsBound  float64 // no topology with that makespan takes fewer ports
 }
 
-// solve has the model solved. The bound is proven for the program as it is: with a margin of
-// [Exact] for all schedules of its number of intervals, else for those within its anchors. The
-// error is the solver's, or says that its values make no schedule.
+// solve has the model solved until the deadline of ctx. If the solver finds no solution, the result is the start, if
+// the solver had it. The bound is proven for the program as it is: with a margin of [Exact] for all schedules of its
+// number of intervals, else for those within its anchors. The error is the solver's, or says that its values make no
+// schedule.
 func (m *Model) solve(ctx context.Context, o SolveOptions) (*Result, error) {
 	began := time.Now()
 	if o.Gap == 0 {
 		o.Gap = 1e-4
 	}
-	so := solver.Options{TimeLimit: o.TimeLimit, Threads: o.Threads, Gap: o.Gap}
+	so := solver.Options{Threads: o.Threads, Gap: o.Gap}
 	if !o.Cold {
 		if start, err := m.StartValues(); err == nil {
 			so.Start = start
 		}
 	}
-	first, err := o.Solver.Solve(ctx, m.program, so)
+	first, err := m.shortest(ctx, o, so)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Status: first.Status, BoundUS: math.Max(0, first.Bound) * m.unit, Gap: first.Gap(), Hot: so.Start != nil}
+	r := &Result{Status: first.Status, BoundUS: first.Bound * m.unit, Gap: first.Gap(), Hot: so.Start != nil}
 	if first.Values == nil {
 		r.Wall = time.Since(began)
 		return r, nil
@@ -66,13 +67,29 @@ func (m *Model) solve(ctx context.Context, o SolveOptions) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.PortsStatus, r.PortsBound = second.Status, math.Ceil(second.Bound-1e-6)
+		r.PortsStatus, r.PortsBound = second.Status, math.Ceil(math.Max(0, second.Bound-1e-6))
 		if second.Values != nil {
 			values = second.Values
 		}
 	}
 	r.Schedule, err = m.polished(ctx, o.Solver, so, values)
 	r.Wall = time.Since(began)
+	return r, err
+}
+
+// shortest is the first pass: the least makespan.
+func (m *Model) shortest(ctx context.Context, o SolveOptions, so solver.Options) (solver.Result, error) {
+	if deadline, ok := ctx.Deadline(); ok && o.Ports {
+		half, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+		ctx = half
+	}
+	r, err := o.Solver.Solve(ctx, m.program, so)
+	r.Bound = math.Max(0, r.Bound)
+	if err == nil && r.Values == nil && so.Start != nil {
+		// CBC also calls a program infeasible if it cannot be better than the start.
+		r.Status, r.Values, r.Objective = solver.Feasible, so.Start, m.program.Cost(so.Start)
+	}
 	return r, err
 }
 

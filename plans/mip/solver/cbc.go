@@ -13,8 +13,8 @@ import (
 // runCBC runs COIN-OR's CBC (Debian's coinor-cbc).
 func runCBC(ctx context.Context, path string, j *job, o Options) (Result, error) {
 	args := []string{j.path("model.lp"), "-timeMode", "elapsed"}
-	if o.TimeLimit > 0 {
-		args = append(args, "-seconds", seconds(o.TimeLimit))
+	if limit := limit(ctx); limit > 0 {
+		args = append(args, "-seconds", seconds(limit))
 	}
 	if o.Gap > 0 {
 		args = append(args, "-ratioGap", strconv.FormatFloat(o.Gap, 'g', -1, 64))
@@ -31,7 +31,7 @@ func runCBC(ctx context.Context, path string, j *job, o Options) (Result, error)
 	// The text has names, but only eight digits. The binary file has all digits, but no names.
 	args = append(args, "-printingOptions", "all", "-solve", "-solution", j.path("solution.txt"), "-saveSolution",
 		j.path("solution.bin"), "-quit")
-	log, err := j.run(ctx, o, path, args...)
+	log, err := j.run(ctx, path, args...)
 	if err != nil {
 		return Result{}, err
 	}

@@ -11,8 +11,8 @@ import (
 // runGurobi runs Gurobi's command line, the solver of DELTA's paper.
 func runGurobi(ctx context.Context, path string, j *job, o Options) (Result, error) {
 	args := []string{"ResultFile=" + j.path("result.sol"), "LogFile="}
-	if o.TimeLimit > 0 {
-		args = append(args, "TimeLimit="+seconds(o.TimeLimit))
+	if limit := limit(ctx); limit > 0 {
+		args = append(args, "TimeLimit="+seconds(limit))
 	}
 	if o.Gap > 0 {
 		args = append(args, "MIPGap="+strconv.FormatFloat(o.Gap, 'g', -1, 64))
@@ -26,7 +26,7 @@ func runGurobi(ctx context.Context, path string, j *job, o Options) (Result, err
 		}
 		args = append(args, "InputFile="+j.path("start.mst"))
 	}
-	log, err := j.run(ctx, o, path, append(args, j.path("model.lp"))...)
+	log, err := j.run(ctx, path, append(args, j.path("model.lp"))...)
 	if err != nil {
 		return Result{}, err
 	}

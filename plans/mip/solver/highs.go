@@ -25,7 +25,7 @@ func runHiGHS(ctx context.Context, path string, j *job, o Options) (Result, erro
 		Threads   int       `json:"threads"`
 		Start     []float64 `json:"start"`
 		Names     []string  `json:"names"`
-	}{o.TimeLimit.Seconds(), o.Gap, o.Threads, nil, nil}
+	}{limit(ctx).Seconds(), o.Gap, o.Threads, nil, nil}
 	for i, x := range o.Start {
 		asked.Names = append(asked.Names, j.program.Name(mip.Var(i)))
 		asked.Start = append(asked.Start, x)
@@ -39,7 +39,7 @@ func runHiGHS(ctx context.Context, path string, j *job, o Options) (Result, erro
 			return Result{}, err
 		}
 	}
-	log, err := j.run(ctx, o, path, j.path("driver.py"), j.dir)
+	log, err := j.run(ctx, path, j.path("driver.py"), j.dir)
 	if err != nil {
 		return Result{}, err
 	}

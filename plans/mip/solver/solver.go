@@ -39,12 +39,11 @@ func (s Status) String() string {
 	return [...]string{"no solution", "feasible", "optimal", "infeasible"}[s]
 }
 
-// Options of one call. The zero value: no limit, the solver's own gap, one thread, no start.
+// Options of one call. The zero value: the solver's own gap, one thread, no start.
 type Options struct {
-	TimeLimit time.Duration // of wall time
-	Threads   int
-	Gap       float64   // relative; 0: the solver's default
-	Start     []float64 // an assignment to begin with, one value per variable
+	Threads int
+	Gap     float64   // relative; 0: the solver's default
+	Start   []float64 // an assignment to begin with, one value per variable
 }
 
 // Result is the result of a solver.
@@ -72,15 +71,24 @@ type Solver struct {
 // Name returns one of [Names].
 func (s *Solver) Name() string { return s.name }
 
-// Solve returns within about the time limit. Errors wrap [ErrSolver] or the error of ctx. If the solver finds no
-// solution, this is no error.
+// Solve returns at the deadline of ctx at the latest. The solver gets nine tenths of the time until then, to write its
+// result in the rest. A solver that continues until the deadline is killed: its status is Unknown. Errors wrap
+// [ErrSolver], or say that ctx was cancelled. If the solver finds no solution, this is no error.
 func (s *Solver) Solve(ctx context.Context, p *mip.Program, o Options) (Result, error) {
+	late := Result{Status: Unknown, Objective: math.Inf(1), Bound: math.Inf(-1)}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return late, nil
+	}
 	j, err := newJob(p)
 	if err != nil {
 		return Result{}, err
 	}
 	defer j.close()
-	return s.solve(ctx, s.path, j, o)
+	r, err := s.solve(ctx, s.path, j, o)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return late, nil
+	}
+	return r, err
 }
 
 // Names lists the solvers that Find knows, in the order in which "auto" tries them.
@@ -162,13 +170,17 @@ func (j *job) write(name string, text []byte) error {
 	return nil
 }
 
-// run runs a solver for at most its limit, plus some time to write its result. It returns its output.
-func (j *job) run(ctx context.Context, o Options, name string, args ...string) (string, error) {
-	if o.TimeLimit > 0 {
-		limited, cancel := context.WithTimeout(ctx, 2*o.TimeLimit+30*time.Second)
-		defer cancel()
-		ctx = limited
+// limit returns the time that the solver gets, 0 without a deadline.
+func limit(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
 	}
+	return max(time.Millisecond, time.Until(deadline)*9/10)
+}
+
+// run runs a solver until its end or that of ctx. It returns its output.
+func (j *job) run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = j.dir
 	cmd.WaitDelay = time.Second
