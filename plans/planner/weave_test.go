@@ -144,3 +144,15 @@ func TestWeaveBothWaysRound(t *testing.T) {
 		}
 	}
 }
+
+// TestWeaveUntimed: a step whose bytes take no time beside the latency is still carried.
+func TestWeaveUntimed(t *testing.T) {
+	for _, planes := range []int{1, 2} {
+		p := &plans.Problem{
+			Version: plans.Version, Ranks: 5, Planes: planes, BandwidthGbps: 1400, AlphaUS: 7e14, ReconfigUS: 58,
+			Circuits: plans.Simplex, Forwarding: true,
+			Steps: []plans.Step{{Bytes: 136, To: circuit.Shift(5, 2)}, {Bytes: 1e4, To: circuit.Shift(5, 1)}},
+		}
+		solve(t, "weave", p, planner.Options{TimeLimit: time.Minute, Effort: time.Millisecond})
+	}
+}

@@ -84,12 +84,16 @@ func (w *weaver) bytesOf(i int, data []float64) []float64 {
 	out := make([]float64, w.m.Units)
 	factor := 0.0
 	for _, h := range w.t.Halves(i) {
-		sum := 0.0
-		for u := range out {
-			if k := w.t.At(i, u); k >= 0 && w.t.Uses[k].Half.Carries(h) {
-				out[u] = data[k]
-				sum += data[k]
+		sum, carriers := 0.0, w.carriers(i, h)
+		for _, u := range carriers {
+			out[u] = data[w.t.At(i, u)]
+			sum += out[u]
+		}
+		if sum == 0 { // too short to be timed beside its latency
+			for _, u := range carriers {
+				out[u] = 1
 			}
+			sum = float64(len(carriers))
 		}
 		factor = math.Max(factor, asked/sum)
 	}
@@ -110,6 +114,16 @@ func (w *weaver) bytesOf(i int, data []float64) []float64 {
 		}
 	}
 	return out
+}
+
+// carriers returns the units that carry a half of the flows of a step.
+func (w *weaver) carriers(i int, h timing.Half) (units []int) {
+	for u := range w.m.Units {
+		if k := w.t.At(i, u); k >= 0 && w.t.Uses[k].Half.Carries(h) {
+			units = append(units, u)
+		}
+	}
+	return units
 }
 
 // writeUse transmits bytes of a step on the planes of a unit that serve it.
