@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lightpath/internal/encode"
 	"lightpath/plans/circuit"
 )
 
@@ -83,7 +84,7 @@ func (c *canonical) permutation(p circuit.Permutation) {
 	}
 	text, ok := c.texts[keyOf(p)]
 	if !ok {
-		text = appendInts(nil, p)
+		text = encode.Ints(nil, p)
 		if c.kept += len(text); c.kept < canonicalTexts {
 			c.texts[keyOf(p)] = text
 		}
@@ -229,7 +230,7 @@ func (c *canonical) step(s *Step) {
 // appendCanonicalNumber writes v as ECMAScript's Number.prototype.toString does.
 func appendCanonicalNumber(b []byte, v float64) []byte {
 	begin := len(b)
-	b = appendNumber(b, v)
+	b = encode.Number(b, v)
 	if e := bytes.LastIndexByte(b[begin:], 'e') + begin; e > begin && b[e+2] == '0' { // Go writes 1e-07
 		b = append(b[:e+2], b[e+3:]...)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"lightpath/internal/decode"
+	"lightpath/internal/encode"
 )
 
 // ErrPlan is wrapped by every error about text that is not a plan file. Package plans/check reports whether a plan is
@@ -252,7 +253,7 @@ func decodeID(r *reader) (string, error) {
 		return r.Text()
 	}
 	v, err := r.Number()
-	return string(appendNumber(nil, v)), err
+	return string(encode.Number(nil, v)), err
 }
 
 // checkEntryFields reports fields that the kind of e lacks or cannot have.

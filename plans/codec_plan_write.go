@@ -1,13 +1,13 @@
 package plans
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"unicode/utf8"
 
+	"lightpath/internal/encode"
 	"lightpath/plans/circuit"
 )
 
@@ -93,25 +93,25 @@ func EncodeCompactPlan(p *Plan) ([]byte, error) {
 }
 
 func encodePlan(p *Plan, w *writer) []byte {
-	b := appendText(fmt.Appendf(nil, `{"version":%d, "planner":`, p.Version), p.Planner)
-	b = appendNumber(append(b, `, "cct_us":`...), p.CCTUS)
-	b = appendNumber(append(b, `, "lower_bound_us":`...), p.LowerBoundUS)
+	b := encode.Text(fmt.Appendf(nil, `{"version":%d, "planner":`, p.Version), p.Planner)
+	b = encode.Number(append(b, `, "cct_us":`...), p.CCTUS)
+	b = encode.Number(append(b, `, "lower_bound_us":`...), p.LowerBoundUS)
 	if p.BoundProof != "" {
-		b = appendText(append(b, `, "bound":`...), p.BoundProof)
+		b = encode.Text(append(b, `, "bound":`...), p.BoundProof)
 	}
 	if p.Digest != "" {
-		b = appendText(append(b, ",\n \"digest\":"...), p.Digest)
+		b = encode.Text(append(b, ",\n \"digest\":"...), p.Digest)
 	}
 	if w.names != nil {
 		b = fmt.Appendf(b, ",\n \"ranks\":%d", max(1, w.names.ranks))
 		if len(w.names.list) > 0 {
-			b = appendLines(append(b, ",\n \"maps\":"...), "\n  ", len(w.names.list), func(b []byte, i int) []byte {
-				return appendInts(b, w.names.list[i])
+			b = encode.List(append(b, ",\n \"maps\":"...), "\n  ", len(w.names.list), func(b []byte, i int) []byte {
+				return encode.Ints(b, w.names.list[i])
 			})
 		}
 	}
 	b = w.appendMaps(append(b, ",\n \"initial\":"...), p.Initial)
-	b = appendLines(append(b, ",\n \"planes\":"...), "\n  ", len(p.Planes), func(b []byte, j int) []byte {
+	b = encode.List(append(b, ",\n \"planes\":"...), "\n  ", len(p.Planes), func(b []byte, j int) []byte {
 		return w.appendPlane(b, p, j)
 	})
 	return append(b, "}\n"...)
@@ -182,51 +182,43 @@ func (e *Entry) sameBut(f *Entry) bool {
 
 func (w *writer) appendRepeat(b []byte, entries []Entry, rep *Repeat) []byte {
 	b = fmt.Appendf(b, `{"repeat":%d, "step_by":%d, "to_by":%d, "us_by":`, rep.Count, rep.StepBy, rep.ToBy)
-	b = append(appendNumber(b, rep.ByUS), `, "entries":`...)
-	b = appendLines(b, "\n    ", rep.Period, func(b []byte, k int) []byte {
+	b = append(encode.Number(b, rep.ByUS), `, "entries":`...)
+	b = encode.List(b, "\n    ", rep.Period, func(b []byte, k int) []byte {
 		return w.appendEntry(b, &entries[rep.From+k])
 	})
 	return append(b, '}')
 }
 
 func (w *writer) appendEntry(b []byte, e *Entry) []byte {
-	b = appendText(append(b, `{"kind":`...), string(e.Kind))
+	b = encode.Text(append(b, `{"kind":`...), string(e.Kind))
 	if e.Kind != Transmit {
 		b = w.appendMap(append(b, `, "to":`...), e.To)
 	} else {
 		b = fmt.Appendf(b, `, "step":%d`, e.Step)
 		if e.Joint == "" {
-			b = appendNumber(append(b, `, "bytes":`...), e.Bytes)
+			b = encode.Number(append(b, `, "bytes":`...), e.Bytes)
 		} else {
-			b = appendText(append(b, `, "joint":`...), e.Joint)
+			b = encode.Text(append(b, `, "joint":`...), e.Joint)
 		}
 		if e.Flows != nil {
-			b = appendInts(append(b, `, "flows":`...), e.Flows)
+			b = encode.Ints(append(b, `, "flows":`...), e.Flows)
 		}
 		if e.Routes != nil {
-			b = appendLines(append(b, `, "routes":`...), "\n    ", len(e.Routes), func(b []byte, i int) []byte {
+			b = encode.List(append(b, `, "routes":`...), "\n    ", len(e.Routes), func(b []byte, i int) []byte {
 				return appendRoute(b, &e.Routes[i])
 			})
 		}
 	}
-	b = appendNumber(append(b, `, "start_us":`...), e.StartUS)
-	b = appendNumber(append(b, `, "end_us":`...), e.EndUS)
+	b = encode.Number(append(b, `, "start_us":`...), e.StartUS)
+	b = encode.Number(append(b, `, "end_us":`...), e.EndUS)
 	return append(b, '}')
 }
 
 func appendRoute(b []byte, r *Route) []byte {
-	b = appendInts(append(b, `{"flow":`...), r.Flow[:])
-	b = appendNumber(append(b, `, "bytes":`...), r.Bytes)
-	b = appendLines(append(b, `, "path":`...), "", len(r.Path), func(b []byte, i int) []byte {
-		return appendInts(b, r.Path[i][:])
+	b = encode.Ints(append(b, `{"flow":`...), r.Flow[:])
+	b = encode.Number(append(b, `, "bytes":`...), r.Bytes)
+	b = encode.List(append(b, `, "path":`...), "", len(r.Path), func(b []byte, i int) []byte {
+		return encode.Ints(b, r.Path[i][:])
 	})
 	return append(b, '}')
-}
-
-func appendText(b []byte, s string) []byte {
-	text, err := json.Marshal(s)
-	if err != nil { // json.Marshal of a string does not fail
-		return append(b, `""`...)
-	}
-	return append(b, text...)
 }

@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"sync"
 
 	"lightpath/internal/decode"
+	"lightpath/internal/encode"
 	"lightpath/plans/circuit"
 )
 
@@ -164,7 +163,7 @@ func encodeProblem(p *Problem, w *writer) ([]byte, error) {
 	b := fmt.Appendf(nil, `{"version":%d, "ranks":%d, "planes":%d, `, p.Version, p.Ranks, p.Planes)
 	for _, f := range p.numbers() {
 		b = fmt.Appendf(b, `"%s":`, f.name)
-		b = append(appendNumber(b, f.value), ", "...)
+		b = append(encode.Number(b, f.value), ", "...)
 	}
 	b = fmt.Appendf(b, "\"forwarding\":%t, \"circuits\":\"%s\",\n \"initial\":", p.Forwarding, p.Circuits)
 	b = w.appendMaps(b, p.Initial)
@@ -178,11 +177,11 @@ func encodeProblem(p *Problem, w *writer) ([]byte, error) {
 		b = append(b, "null"...)
 	}
 	if p.Demand != nil {
-		b = appendLines(append(b, ",\n \"demand\":"...), "\n  ", len(p.Demand), func(b []byte, i int) []byte {
-			return appendLines(b, "", len(p.Demand[i]), func(b []byte, j int) []byte { return appendNumber(b, p.Demand[i][j]) })
+		b = encode.List(append(b, ",\n \"demand\":"...), "\n  ", len(p.Demand), func(b []byte, i int) []byte {
+			return encode.List(b, "", len(p.Demand[i]), func(b []byte, j int) []byte { return encode.Number(b, p.Demand[i][j]) })
 		})
 	} else {
-		b = appendLines(append(b, ",\n \"steps\":"...), "\n  ", len(p.Steps), func(b []byte, i int) []byte {
+		b = encode.List(append(b, ",\n \"steps\":"...), "\n  ", len(p.Steps), func(b []byte, i int) []byte {
 			return w.appendStep(b, &p.Steps[i])
 		})
 	}
@@ -198,55 +197,18 @@ func (w *writer) appendMap(b []byte, p circuit.Permutation) []byte {
 			return fmt.Appendf(b, `{"%s":%d}`, formNames[name.form], name.number)
 		}
 	}
-	return appendInts(b, p)
+	return encode.Ints(b, p)
 }
 
 func (w *writer) appendStep(b []byte, s *Step) []byte {
-	b = append(appendNumber(append(b, `{"bytes":`...), s.Bytes), ", "...)
+	b = append(encode.Number(append(b, `{"bytes":`...), s.Bytes), ", "...)
 	if s.To != nil {
 		b = w.appendMap(append(b, `"to":`...), s.To)
 	} else {
 		b = append(b, `"flows":`...)
-		b = appendLines(b, "", len(s.Flows), func(b []byte, i int) []byte { return appendInts(b, s.Flows[i][:]) })
+		b = encode.List(b, "", len(s.Flows), func(b []byte, i int) []byte { return encode.Ints(b, s.Flows[i][:]) })
 	}
 	return append(b, '}')
-}
-
-// appendLines writes a list of n elements with lead before each.
-func appendLines(b []byte, lead string, n int, elem func(b []byte, i int) []byte) []byte {
-	b = append(b, '[')
-	for i := range n {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = elem(append(b, lead...), i)
-	}
-	return append(b, ']')
-}
-
-// decimals returns the texts of the ranks, which make up most of a file.
-var decimals = sync.OnceValue(func() []string {
-	all := make([]string, MaxRanks)
-	for i := range all {
-		all[i] = strconv.Itoa(i)
-	}
-	return all
-})
-
-func appendInts(b []byte, v []int) []byte {
-	texts := decimals()
-	b = append(b, '[')
-	for i, x := range v {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if x >= 0 && x < len(texts) {
-			b = append(b, texts[x]...)
-		} else {
-			b = strconv.AppendInt(b, int64(x), 10)
-		}
-	}
-	return append(b, ']')
 }
 
 // appendMaps writes one map a line, or null.
@@ -254,14 +216,5 @@ func (w *writer) appendMaps(b []byte, maps []circuit.Permutation) []byte {
 	if maps == nil {
 		return append(b, "null"...)
 	}
-	return appendLines(b, "\n  ", len(maps), func(b []byte, i int) []byte { return w.appendMap(b, maps[i]) })
-}
-
-// appendNumber writes the shortest text that reads back as the same bits.
-func appendNumber(b []byte, v float64) []byte {
-	format := byte('f')
-	if a := math.Abs(v); a != 0 && (a < 1e-6 || a >= 1e21) {
-		format = 'e'
-	}
-	return strconv.AppendFloat(b, v+0, format, -1, 64)
+	return encode.List(b, "\n  ", len(maps), func(b []byte, i int) []byte { return w.appendMap(b, maps[i]) })
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/encode"
 	"lightpath/internal/require"
 )
 
@@ -141,14 +142,14 @@ func TestNumbersKeepTheirBits(t *testing.T) {
 			checkNumber(t, v)
 		}
 	}
-	if got := string(appendNumber(nil, math.Copysign(0, -1))); got != "0" {
+	if got := string(encode.Number(nil, math.Copysign(0, -1))); got != "0" {
 		t.Errorf("-0 is written %s", got)
 	}
 }
 
 func checkNumber(t *testing.T, v float64) {
 	t.Helper()
-	p, err := DecodeProblem([]byte(problemText(`"steps":[],"alpha_us":` + string(appendNumber(nil, v)))))
+	p, err := DecodeProblem([]byte(problemText(`"steps":[],"alpha_us":` + string(encode.Number(nil, v)))))
 	if err != nil || math.Float64bits(p.AlphaUS) != math.Float64bits(v) {
 		t.Fatalf("%v: got %v, %v", v, p, err)
 	}

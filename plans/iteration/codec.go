@@ -2,12 +2,11 @@ package iteration
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 
 	"lightpath/internal/decode"
+	"lightpath/internal/encode"
 	"lightpath/plans"
 	"lightpath/plans/iteration/trace"
 )
@@ -118,55 +117,39 @@ func (p *Plan) Encode() ([]byte, error) {
 			return nil, fmt.Errorf("%w: iteration_us, compute_us, lower_bound_us: %v is not finite", ErrPlan, v)
 		}
 	}
-	b := fmt.Appendf(nil, `{"version":%d, "iteration_us":%s, "compute_us":%s, "lower_bound_us":%s, "fabric":%s,`,
-		Version, number(p.IterationUS), number(p.ComputeUS), number(p.LowerBoundUS), text(p.Fabric))
+	b := encode.Number(fmt.Appendf(nil, `{"version":%d, "iteration_us":`, Version), p.IterationUS)
+	b = encode.Number(append(b, `, "compute_us":`...), p.ComputeUS)
+	b = encode.Number(append(b, `, "lower_bound_us":`...), p.LowerBoundUS)
+	b = append(encode.Text(append(b, `, "fabric":`...), p.Fabric), ',')
 	if p.Digest != "" {
-		b = fmt.Appendf(b, ` "digest":%s,`, text(p.Digest))
+		b = append(encode.Text(append(b, ` "digest":`...), p.Digest), ',')
 	}
 	b = append(b, "\n\"trace\":"...)
 	b = append(b, bytes.TrimSpace(p.Trace.Encode())...)
-	b = append(b, ",\n\"plans\":["...)
-	for i, one := range p.Plans {
-		file, err := plans.EncodeCompactPlan(one)
-		if err != nil {
-			return nil, fmt.Errorf("%w: plans[%d]: %w", ErrPlan, i, err)
+	var err error
+	b = encode.List(append(b, ",\n\"plans\":"...), "\n", len(p.Plans), func(b []byte, i int) []byte {
+		file, failed := plans.EncodeCompactPlan(p.Plans[i])
+		if failed != nil && err == nil {
+			err = fmt.Errorf("%w: plans[%d]: %w", ErrPlan, i, failed)
 		}
-		b = append(comma(b, i), '\n')
-		b = append(b, bytes.TrimSpace(file)...)
-	}
-	b = append(b, "],\n\"calls\":["...)
-	for i := range p.Calls {
-		c := &p.Calls[i]
-		b = fmt.Appendf(comma(b, i), "\n {\"call\":%d, \"plan\":%d, \"start_us\":%s, \"end_us\":%s, \"switches\":[", c.Call,
-			c.Plan, number(c.StartUS), number(c.EndUS))
-		for k, s := range c.Switches {
-			b = fmt.Appendf(comma(b, k), `{"plane":%d, "start_us":%s, "end_us":%s}`, s.Plane, number(s.StartUS), number(s.EndUS))
-		}
-		b = append(b, "]}"...)
-	}
-	return append(b, "]}\n"...), nil
+		return append(b, bytes.TrimSpace(file)...)
+	})
+	b = encode.List(append(b, ",\n\"calls\":"...), "\n ", len(p.Calls), func(b []byte, i int) []byte {
+		return p.Calls[i].encode(b)
+	})
+	return append(b, "}\n"...), err
 }
 
-func comma(b []byte, i int) []byte {
-	if i > 0 {
-		b = append(b, ',')
-	}
-	return b
+func (c *Placed) encode(b []byte) []byte {
+	b = appendTimes(fmt.Appendf(b, `{"call":%d, "plan":%d`, c.Call, c.Plan), c.StartUS, c.EndUS)
+	b = encode.List(append(b, `, "switches":`...), "", len(c.Switches), func(b []byte, k int) []byte {
+		s := &c.Switches[k]
+		return append(appendTimes(fmt.Appendf(b, `{"plane":%d`, s.Plane), s.StartUS, s.EndUS), '}')
+	})
+	return append(b, '}')
 }
 
-// text quotes s for JSON; bytes that are not UTF-8 become U+FFFD.
-func text(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // a string can be written
-	}
-	return string(b)
-}
-
-// number writes v with all its bits, without an exponent where people would write none.
-func number(v float64) string {
-	if a := math.Abs(v); a == 0 || a >= 1e-4 && a < 1e15 {
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
+func appendTimes(b []byte, start, end float64) []byte {
+	b = encode.Number(append(b, `, "start_us":`...), start)
+	return encode.Number(append(b, `, "end_us":`...), end)
 }

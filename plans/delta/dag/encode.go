@@ -3,6 +3,8 @@ package dag
 import (
 	"encoding/json"
 	"strconv"
+
+	"lightpath/internal/encode"
 )
 
 // Encode writes g as a job file, a line per pod, link, task and dependency. [Decode] reads the
@@ -44,15 +46,7 @@ type linkJSON struct {
 }
 
 func appendLines(b []byte, name string, n int, each func([]byte, int) []byte) []byte {
-	b = append(b, ",\n \""+name+"\": ["...)
-	for i := range n {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, "\n  "...)
-		b = each(b, i)
-	}
-	return append(b, ']')
+	return encode.List(append(b, ",\n \""+name+"\": "...), "\n  ", n, each)
 }
 
 func appendTask(b []byte, t *Task) []byte {

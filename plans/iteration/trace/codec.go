@@ -1,12 +1,10 @@
 package trace
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
-	"strconv"
 
 	"lightpath/internal/decode"
+	"lightpath/internal/encode"
 )
 
 // Decode reads a trace file. It is strict. It refuses unknown or repeated fields, values of another type, and
@@ -113,96 +111,53 @@ func (d decoder) after() (a After, err error) {
 
 // Encode writes t as a trace file, one communicator or call a line.
 func (t *Trace) Encode() []byte {
-	b := fmt.Appendf(nil, `{"version":%d, "name":%s, "ranks":%d, "compute_us":%s,`, Version, text(t.Name), t.Ranks,
-		number(t.ComputeUS))
-	b = append(b, "\n \"communicators\":["...)
-	for i, c := range t.Communicators {
-		b = line(b, i)
-		b = fmt.Appendf(b, `{"name":%s, "groups":[`, text(c.Name))
-		for g, ranks := range c.Groups {
-			b = comma(b, g)
-			b = appendInts(b, ranks)
-		}
-		b = append(b, "]}"...)
-	}
-	b = append(b, "],\n \"calls\":["...)
-	for i := range t.Calls {
-		b = line(b, i)
-		b = t.Calls[i].encode(b)
-	}
-	return append(b, "]}\n"...)
+	b := encode.Text(fmt.Appendf(nil, `{"version":%d, "name":`, Version), t.Name)
+	b = encode.Number(fmt.Appendf(b, `, "ranks":%d, "compute_us":`, t.Ranks), t.ComputeUS)
+	b = encode.List(append(b, ",\n \"communicators\":"...), "\n  ", len(t.Communicators), func(b []byte, i int) []byte {
+		c := &t.Communicators[i]
+		b = append(encode.Text(append(b, `{"name":`...), c.Name), `, "groups":`...)
+		return append(encode.List(b, "", len(c.Groups), func(b []byte, g int) []byte {
+			return encode.Ints(b, c.Groups[g])
+		}), '}')
+	})
+	b = encode.List(append(b, ",\n \"calls\":"...), "\n  ", len(t.Calls), func(b []byte, i int) []byte {
+		return t.Calls[i].encode(b)
+	})
+	return append(b, "}\n"...)
 }
 
 func (c *Call) encode(b []byte) []byte {
 	b = append(b, '{')
 	if c.Name != "" {
-		b = fmt.Appendf(b, `"name":%s, `, text(c.Name))
+		b = append(encode.Text(append(b, `"name":`...), c.Name), ", "...)
 	}
 	b = fmt.Appendf(b, `"communicator":%d, `, c.Communicator)
 	if c.Collective != "" {
-		b = fmt.Appendf(b, `"collective":%s, "algorithm":%s, `, text(c.Collective), text(c.Algorithm))
+		b = encode.Text(append(b, `"collective":`...), c.Collective)
+		b = append(encode.Text(append(b, `, "algorithm":`...), c.Algorithm), ", "...)
 	}
 	if c.Root != 0 {
 		b = fmt.Appendf(b, `"root":%d, `, c.Root)
 	}
 	if c.Flows != nil {
-		b = append(b, `"flows":[`...)
-		for k, f := range c.Flows {
-			b = comma(b, k)
-			b = appendInts(b, f[:])
-		}
-		b = append(b, "], "...)
+		b = encode.List(append(b, `"flows":`...), "", len(c.Flows), func(b []byte, k int) []byte {
+			return encode.Ints(b, c.Flows[k][:])
+		})
+		b = append(b, ", "...)
 	}
 	if c.FlowBytes != nil {
-		b = append(b, `"flow_bytes":[`...)
-		for k, bytes := range c.FlowBytes {
-			b = append(comma(b, k), number(bytes)...)
-		}
-		b = append(b, "], "...)
+		b = encode.List(append(b, `"flow_bytes":`...), "", len(c.FlowBytes), func(b []byte, k int) []byte {
+			return encode.Number(b, c.FlowBytes[k])
+		})
+		b = append(b, ", "...)
 	}
-	b = fmt.Appendf(b, `"bytes":%s, "after":[`, number(c.Bytes))
-	for k, a := range c.After {
-		b = comma(b, k)
-		b = fmt.Appendf(b, "[%d,%s]", a.Call, number(a.GapUS))
-	}
-	b = append(b, ']')
+	b = append(encode.Number(append(b, `"bytes":`...), c.Bytes), `, "after":`...)
+	b = encode.List(b, "", len(c.After), func(b []byte, k int) []byte {
+		a := &c.After[k]
+		return append(encode.Number(fmt.Appendf(b, "[%d,", a.Call), a.GapUS), ']')
+	})
 	if c.TailUS != 0 {
-		b = fmt.Appendf(b, `, "tail_us":%s`, number(c.TailUS))
+		b = encode.Number(append(b, `, "tail_us":`...), c.TailUS)
 	}
 	return append(b, '}')
-}
-
-// line begins element i of a list that has a line per element.
-func line(b []byte, i int) []byte { return append(comma(b, i), "\n  "...) }
-
-func comma(b []byte, i int) []byte {
-	if i > 0 {
-		b = append(b, ',')
-	}
-	return b
-}
-
-func appendInts(b []byte, list []int) []byte {
-	b = append(b, '[')
-	for i, v := range list {
-		b = strconv.AppendInt(comma(b, i), int64(v), 10)
-	}
-	return append(b, ']')
-}
-
-// number writes v with all its bits, without an exponent where people would write none.
-func number(v float64) string {
-	if a := math.Abs(v); a == 0 || a >= 1e-4 && a < 1e15 {
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
-}
-
-// text quotes s for JSON; bytes that are not UTF-8 become U+FFFD.
-func text(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // a string can be written
-	}
-	return string(b)
 }
