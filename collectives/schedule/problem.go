@@ -45,22 +45,6 @@ func (s *Schedule) Flows(step int) []Flow {
 	return flows
 }
 
-// moveElements returns the number of elements of m in a call of count elements per block.
-func (s *Schedule) moveElements(m *Move, count int64) int64 {
-	lo, _ := s.ChunkRange(m.From.Chunk, count)
-	_, hi := s.ChunkRange(m.From.Chunk+m.Count-1, count)
-	return hi - lo
-}
-
-// FlowElements returns the number of elements of f in a call of count elements per block.
-func (s *Schedule) FlowElements(f *Flow, count int64) int64 {
-	n := int64(0)
-	for i := range f.Moves {
-		n += s.moveElements(&f.Moves[i], count)
-	}
-	return n
-}
-
 // FlowBytes returns the size of f in the planning model, for a call of the given bytes as nccl-tests counts them. In
 // the model, chunks are equal fractions of a block, not rounded to elements.
 func (s *Schedule) FlowBytes(f *Flow, bytes float64) float64 {
