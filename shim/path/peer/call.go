@@ -16,8 +16,8 @@ import (
 //
 // Hot path: no allocation after the first launch of a size, no logging.
 func (x *Path) Put(group []calls.Call, here bool) error {
-	x.putting.Lock()
-	defer x.putting.Unlock()
+	x.queue.putting.Lock()
+	defer x.queue.putting.Unlock()
 	x.gather(group, here)
 	if err := x.check(group); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 
 // gather collects the streams of the communicator's calls. The first is the launch's stream.
 func (x *Path) gather(calls []calls.Call, here bool) {
-	x.streams, x.ops, x.msgs, x.words, x.inFlight = x.streams[:0], x.ops[:0], x.msgs[:0], x.words[:0], x.inFlight[:0]
+	x.streams, x.ops, x.msgs, x.inFlight = x.streams[:0], x.ops[:0], x.msgs[:0], x.inFlight[:0]
 	if here {
 		x.streams = append(x.streams, x.own)
 	}
@@ -67,8 +67,8 @@ func (x *Path) gather(calls []calls.Call, here bool) {
 			x.streams = append(x.streams, call.Stream)
 		}
 	}
-	x.stream, x.err, x.building = x.streams[0], nil, false
-	x.onto(x.stream, 0)
+	x.stream = x.streams[0]
+	x.queue.reset(x.stream)
 }
 
 // check adds the calls to the launch. It refuses wrong calls before any call has an effect.
@@ -118,6 +118,7 @@ func (x *Path) firstStream(on int, others device.Capture) (err error) {
 	if x.capture, err = stream.CapturingOn(x.c, on, x.stream); err != nil {
 		return err
 	}
+	x.queue.paced = x.n > 1 && x.capture.ID == 0
 	if len(x.streams) > 1 {
 		return stream.SameCapture(others, x.capture)
 	}
@@ -180,8 +181,8 @@ func (x *Path) enqueue() error {
 	recorder.Of(x.c).Launched(x.inFlight, x.number, x.capture.ID != 0 || x.n == 1)
 	if x.n > 1 {
 		own := x.page.rank(x.me)
-		x.write(&own.current, x.number)
-		x.write(&own.waited, 0)
+		x.queue.write(&own.current, x.number)
+		x.queue.write(&own.waited, 0)
 	}
 	x.forget()
 	if err := x.count(); err != nil {
@@ -200,12 +201,12 @@ func (x *Path) enqueue() error {
 	}
 	if x.n > 1 {
 		own := x.page.rank(x.me)
-		x.write(&own.current, 0)
+		x.queue.write(&own.current, 0)
 		if x.capture.ID == 0 {
-			x.write(&own.ended, x.number)
+			x.queue.write(&own.ended, x.number)
 		}
 	}
-	if err := x.flush(); err != nil {
+	if err := x.queue.flush(); err != nil {
 		return err
 	}
 	err := d.End(x.stream, x.streams[1:], x.capture)
@@ -220,8 +221,7 @@ func (x *Path) enqueue() error {
 // breakOff makes the streams leave a launch that was enqueued only in part. If the driver refuses, it sets x.torn, and
 // the watcher tries again.
 func (x *Path) breakOff() {
-	x.words, x.err, x.building = x.words[:0], nil, false
-	x.onto(x.stream, 0)
+	x.queue.reset(x.stream)
 	err := x.join()
 	if x.n > 1 {
 		if x.lent.Load() {
@@ -229,9 +229,9 @@ func (x *Path) breakOff() {
 			x.unsay(saidWords)
 			x.passGates()
 		}
-		x.write(&x.page.rank(x.me).current, 0)
+		x.queue.write(&x.page.rank(x.me).current, 0)
 	}
-	err = errors.Join(err, x.flush())
+	err = errors.Join(err, x.queue.flush())
 	if x.capture.ID == 0 {
 		err = errors.Join(err, x.driver.Record(x.dev.Last(x.capture), x.stream))
 	}

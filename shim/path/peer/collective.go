@@ -18,7 +18,7 @@ func (x *Path) collective(op *operation) error {
 	if x.n == 1 {
 		_, bytes := op.call.Extents()
 		x.lay(op, op.recv, op.send, bytes)
-		return x.err
+		return x.queue.err
 	}
 	if err := x.consider(op); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (x *Path) collective(op *operation) error {
 		x.distribute(op, rounds{owners: all, readers: all})
 	}
 	x.settle(op)
-	return x.err
+	return x.queue.err
 }
 
 // element and block return the bytes of an element, and of the call's block.
@@ -259,31 +259,31 @@ func (x *Path) bringPieces(op *operation, to rankSet, round int, c chunks) {
 // OpPreMulSum.
 func (x *Path) lay(op *operation, dst, src unsafe.Pointer, bytes int64) {
 	if op.plain || x.n == 1 && !op.scaled() {
-		x.copy(dst, src, bytes)
+		x.queue.copy(dst, src, bytes)
 		src = dst
 	}
 	if !op.scaled() {
 		if dst != src {
-			x.job(op.call, device.Copy{Dst: dst, Src: src}, bytes)
+			x.queue.job(op.call, device.Copy{Dst: dst, Src: src}, bytes)
 		}
 		return
 	}
 	scale, err := x.scaling(op.call)
 	if err != nil {
-		x.err = err
+		x.queue.err = err
 		return
 	}
-	x.job(op.call, device.Copy{Dst: dst, Src: src, Scaled: true}, bytes)
-	x.kernel.Scale = scale
+	x.queue.job(op.call, device.Copy{Dst: dst, Src: src, Scaled: true}, bytes)
+	x.queue.kernel.Scale = scale
 }
 
 // move adds a copy from a buffer of this rank or a slot.
 func (x *Path) move(op *operation, dst, src unsafe.Pointer, bytes int64) {
 	if op.bounce || op.plain {
-		x.copy(dst, src, bytes)
+		x.queue.copy(dst, src, bytes)
 		return
 	}
-	x.job(op.call, device.Copy{Dst: dst, Src: src}, bytes)
+	x.queue.job(op.call, device.Copy{Dst: dst, Src: src}, bytes)
 }
 
 // fetch adds copies of the owners' contributions to a chunk: from the lent send buffer at byte inSend, or from the slot
@@ -309,16 +309,16 @@ func (x *Path) find(
 ) {
 	switch {
 	case !bounce:
-		x.job(call, c, bytes)
-		x.kernel.Tag = tag
+		x.queue.job(call, c, bytes)
+		x.queue.kernel.Tag = tag
 	case c.Found == nil:
-		x.copy(c.Dst, c.Src, bytes)
+		x.queue.copy(c.Dst, c.Src, bytes)
 	default:
 		for done := int64(0); done < bytes; done += size {
 			n := min(size, bytes-done)
-			x.job(call, device.Copy{Dst: room, Src: unsafe.Add(c.Src, done), Found: c.Found, Offset: c.Offset + done}, n)
-			x.kernel.Tag = tag
-			x.copy(unsafe.Add(c.Dst, done), room, n)
+			x.queue.job(call, device.Copy{Dst: room, Src: unsafe.Add(c.Src, done), Found: c.Found, Offset: c.Offset + done}, n)
+			x.queue.kernel.Tag = tag
+			x.queue.copy(unsafe.Add(c.Dst, done), room, n)
 		}
 	}
 }
@@ -330,15 +330,15 @@ func (x *Path) sumInto(op *operation, dst, room unsafe.Pointer, round int, inSlo
 		room = dst
 	}
 	x.sum(op, room, round, inSlot, inSend, count)
-	x.copy(dst, room, count*op.element())
+	x.queue.copy(dst, room, count*op.element())
 }
 
 // sum adds the reduction of the contributions of all ranks in rank order. The kernel reads a contribution from the
 // rank's slot at byte inSlot, or from a lent send buffer at byte inSend.
 func (x *Path) sum(op *operation, dst unsafe.Pointer, round int, inSlot, inSend, count int64) *device.Reduction {
 	call := op.call
-	x.begin(call)
-	k := &x.kernel
+	x.queue.begin(call)
+	k := &x.queue.kernel
 	k.Dst, k.N, k.Count, k.Op, k.Tag, k.Offset = dst, x.n, count, call.Op, op.tag(), inSend
 	switch call.Op {
 	case calls.OpPreMulSum:

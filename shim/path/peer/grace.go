@@ -45,11 +45,11 @@ type grace struct {
 // passGates makes the stream, which has withdrawn its words, set settling and pass the gates. Hot path.
 func (x *Path) passGates() {
 	own := x.page.rank(x.me)
-	x.launch()
-	x.put(word{gives: true, Store: device.Store{At: x.page.wordOf(&own.settling), Value: 1}})
-	x.wait(x.page.wordOf(&own.gateIn))
-	x.write(&own.settling, 0)
-	x.wait(x.page.wordOf(&own.gateOut))
+	x.queue.launch()
+	x.queue.put(word{gives: true, Store: device.Store{At: x.page.wordOf(&own.settling), Value: 1}})
+	x.queue.wait(x.page.wordOf(&own.gateIn))
+	x.queue.write(&own.settling, 0)
+	x.queue.wait(x.page.wordOf(&own.gateOut))
 }
 
 // shutGates shuts the entry gates of all ranks. The watcher calls it before it releases the first stream of a failed

@@ -18,6 +18,7 @@ func newGated() *gated {
 	page.begin()
 	page.rank(0).process, page.rank(1).process = 7, 7
 	g := &gated{x: &Path{n: 2, me: 0, page: page}, other: &Path{n: 2, me: 1, page: page}}
+	g.x.queue.page = page
 	g.x.passGates()
 	return g
 }
@@ -26,7 +27,7 @@ func newGated() *gated {
 // entry gate.
 func (g *gated) stream() (settles, in bool) {
 	page := g.x.page
-	w := g.x.words[g.step]
+	w := g.x.queue.words[g.step]
 	at := (*uint32)(unsafe.Pointer(&page.mem[w.At-page.at]))
 	switch {
 	case !w.wait:
@@ -34,7 +35,7 @@ func (g *gated) stream() (settles, in bool) {
 	case *at != uint32(w.Value):
 		return false, false
 	}
-	g.step = (g.step + 1) % len(g.x.words)
+	g.step = (g.step + 1) % len(g.x.queue.words)
 	own := page.rank(0)
 	return at == &own.settling && w.Value == 1, at == &own.gateIn
 }

@@ -63,9 +63,12 @@ func Attach(c *comm.Core) (why string, err error) {
 		ctx: d.Context, pool: d.Pool,
 		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions),
 		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
-		entry: dispatch.Entry{Algorithm: algorithm}, batch: make([]device.Word, 0, device.MaxWords),
-		state: state{round: numSlots},
+		entry:     dispatch.Entry{Algorithm: algorithm},
+		mostSides: stream.SidesOfLaunch(c), state: state{round: numSlots},
 	}
+	x.queue.c, x.queue.me, x.queue.driver = c, c.Rank, x.driver
+	x.queue.batch = make([]device.Word, 0, device.MaxWords)
+	x.queue.divideRoom(c)
 	for i := range x.lanes {
 		x.lanes[i].peer, x.lanes[i].send = i%n, i < n
 	}
@@ -77,7 +80,6 @@ func Attach(c *comm.Core) (why string, err error) {
 		x.joints = append(x.joints, new(device.Event))
 	}
 	x.unasked.begin(c.Cfg)
-	x.rooms()
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if why, err = x.meet(); err != nil || why != "" {
 		x.free(true)
@@ -168,7 +170,11 @@ func (x *Path) ready() error {
 	for r := range x.n {
 		size = min(size, x.page.rank(r).bytes)
 	}
-	if err := errors.Join(x.divide(size), x.sayNothing()); err != nil {
+	if err := x.divide(size); err != nil {
+		return err
+	}
+	x.queue.blocks = x.countersAt(x.me, blockCounters)
+	if err := x.sayNothing(); err != nil {
 		return err
 	}
 	return x.reachAll()
@@ -189,11 +195,13 @@ func (x *Path) leaderPage() (w sharedWhere, err error) {
 	if err != nil {
 		return sharedWhere{FD: -1}, err
 	}
-	x.page = &tokenPage{n: x.n, mem: shared.Mem, shared: shared}
+	x.usePage(&tokenPage{n: x.n, mem: shared.Mem, shared: shared})
 	x.page.begin()
 	at := memfile.Find(shared.FD, 0)
 	return sharedWhere{at.PID, at.FD, at.Dev, at.Ino}, nil
 }
+
+func (x *Path) usePage(p *tokenPage) { x.page, x.queue.page = p, p }
 
 // offer maps the page, and publishes in it how peers reach the exchange memory of this rank.
 func (x *Path) offer(w sharedWhere) error {
@@ -217,7 +225,7 @@ func (x *Path) offer(w sharedWhere) error {
 		return fmt.Errorf("the page of tokens cannot be mapped: %w", err)
 	}
 	if x.page == nil {
-		x.page = &tokenPage{n: x.n}
+		x.usePage(&tokenPage{n: x.n})
 	}
 	x.page.mem = mem
 	if x.page.at, err = x.driver.Register(mem); err != nil {
@@ -243,11 +251,11 @@ func (x *Path) sayNothing() error {
 		return err
 	}
 	defer func() { _ = x.driver.FreeEvent(e) }()
-	x.onto(x.own, 0)
+	x.queue.onto(x.own, 0)
 	for at := 0; at < saidBytes+countersBytes; at += tokenSize {
-		x.store(x.countersAt(x.me, at), 0, false)
+		x.queue.store(x.countersAt(x.me, at), 0, false)
 	}
-	if err := errors.Join(x.flush(), x.driver.Record(e, x.own)); err != nil {
+	if err := errors.Join(x.queue.flush(), x.driver.Record(e, x.own)); err != nil {
 		return err
 	}
 	for reached := false; !reached && err == nil; {

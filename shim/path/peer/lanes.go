@@ -25,7 +25,7 @@ type track struct {
 
 // fork gives each lane of the launch a stream. In a graph, nodes of one stream keep their order, so it uses only one.
 func (x *Path) fork() error {
-	if err := x.flush(); err != nil {
+	if err := x.queue.flush(); err != nil {
 		return err
 	}
 	lanes, sends := 0, 0
@@ -101,7 +101,7 @@ func (x *Path) forkSides() error {
 			return err
 		}
 	}
-	x.shareRoom(len(x.sides))
+	x.queue.shareRoom(len(x.sides))
 	return nil
 }
 
@@ -113,16 +113,16 @@ func (x *Path) turns(t *track, line int) (more bool, err error) {
 		case l.rests:
 			l.rests = false
 		case l.first >= 0:
-			if x.paced() && !x.c.Failed() && x.full(line) {
+			if x.queue.paced && !x.c.Failed() && x.queue.full(line) {
 				return true, nil // the other streams go on: this one may wait for them
 			}
-			x.turning = true
-			x.onto(l.on, line)
+			x.queue.turning = true
+			x.queue.onto(l.on, line)
 			err = x.step(l)
 			if err == nil && l.send && l.chunk == 1 {
 				err = x.step(l)
 			}
-			x.turning = false
+			x.queue.turning = false
 		}
 		if err != nil {
 			return false, err

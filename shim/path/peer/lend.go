@@ -49,12 +49,12 @@ func (x *Path) said(owner, reader, word int) unsafe.Pointer {
 
 // tell makes the stream write a word of this rank. The word must be empty.
 func (x *Path) tell(reader, word int, value uint64) {
-	x.store(device.Address(uintptr(x.said(x.me, reader, word))), value, true)
+	x.queue.store(device.Address(uintptr(x.said(x.me, reader, word))), value, true)
 }
 
 // untell makes the stream withdraw a word.
 func (x *Path) untell(reader, word int) {
-	x.store(device.Address(uintptr(x.said(x.me, reader, word)))+4, 0, false)
+	x.queue.store(device.Address(uintptr(x.said(x.me, reader, word)))+4, 0, false)
 }
 
 // tag returns the tag of a collective's words. It depends on the collective and on the block, which are the same on

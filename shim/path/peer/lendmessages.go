@@ -33,7 +33,7 @@ func (x *Path) speakOf(l *lane, m *message, slot int) {
 	case m.lent != nil && l.chunk < pairSlots:
 		if l.said>>slot&1 != 0 { // its halves may be written one after the other
 			x.untell(l.peer, wordMessage+slot)
-			x.flushWords()
+			x.queue.flushWords()
 		}
 		x.tell(l.peer, wordMessage+slot, x.theirs(m.lent, m.at, l.peer)|m.tag())
 		l.said |= 1 << slot
@@ -52,7 +52,7 @@ func (x *Path) settleMessages() {
 		l := &x.lanes[i]
 		for slot := range pairSlots {
 			if l.said>>slot&1 != 0 {
-				x.wait(x.page.token(stagePair, slot, x.me, l.peer, tokenFree))
+				x.queue.wait(x.page.token(stagePair, slot, x.me, l.peer, tokenFree))
 				x.untell(l.peer, wordMessage+slot)
 			}
 		}

@@ -103,8 +103,8 @@ func (x *Path) messages() error {
 	}
 	for more := true; more; {
 		more = false
-		if x.paced() {
-			x.awaitRoom(x.stuck)
+		if x.queue.paced {
+			x.queue.awaitRoom(x.stuck)
 		}
 		for i := range x.tracks {
 			left, err := x.turns(&x.tracks[i], i)
@@ -114,12 +114,12 @@ func (x *Path) messages() error {
 			more = more || left
 		}
 	}
-	x.onto(x.stream, 0)
+	x.queue.onto(x.stream, 0)
 	if err := x.join(); err != nil {
 		return err
 	}
-	if x.paced() {
-		x.markSides()
+	if x.queue.paced {
+		x.queue.markSides()
 	}
 	x.settleMessages()
 	return nil
@@ -129,7 +129,7 @@ func (x *Path) messages() error {
 func (x *Path) copyOwn() {
 	s, r := x.lanes[x.me].first, x.lanes[x.n+x.me].first
 	for ; s >= 0; s, r = x.msgs[s].next, x.msgs[r].next {
-		x.copy(x.msgs[r].at, x.msgs[s].at, x.msgs[s].bytes)
+		x.queue.copy(x.msgs[r].at, x.msgs[s].at, x.msgs[s].bytes)
 	}
 }
 
@@ -144,8 +144,8 @@ func (x *Path) step(l *lane) error {
 		owner, reader, awaited, given = x.me, l.peer, tokenFree, tokenReady
 	}
 	at := x.page.token(stagePair, slot, owner, reader, awaited)
-	x.wait(at)
-	x.store(at, 0, false)
+	x.queue.wait(at)
+	x.queue.store(at, 0, false)
 	own, inSlot := unsafe.Add(m.at, l.off), x.pairAt(owner, reader, slot)
 	switch {
 	case !l.send:
@@ -156,18 +156,18 @@ func (x *Path) step(l *lane) error {
 		x.find(m.call, c, m.tag(), n, m.bounce, unsafe.Add(x.scratch(), int64(l.peer)*x.pairBytes), x.pairBytes)
 	case m.lent == nil && m.bounce:
 		x.speakOf(l, m, slot)
-		x.copy(inSlot, own, n)
+		x.queue.copy(inSlot, own, n)
 	default:
 		x.speakOf(l, m, slot)
 		if m.lent == nil {
-			x.job(m.call, device.Copy{Dst: inSlot, Src: own}, n)
+			x.queue.job(m.call, device.Copy{Dst: inSlot, Src: own}, n)
 		}
 	}
-	x.put(word{gives: true, Store: device.Store{At: x.page.token(stagePair, slot, owner, reader, given), Value: 1}})
+	x.queue.put(word{gives: true, Store: device.Store{At: x.page.token(stagePair, slot, owner, reader, given), Value: 1}})
 	l.off, l.chunk = l.off+n, l.chunk+1
 	if l.off == m.bytes {
 		l.rests = l.send && l.chunk > 1
 		l.first, l.off, l.chunk = m.next, 0, 0
 	}
-	return x.flush()
+	return x.queue.flush()
 }

@@ -217,10 +217,10 @@ func (x *Path) reachPieces(at unsafe.Pointer, size int64, mapped bool) error {
 // sayOpen acknowledges a region: from its next call on, this rank checks whether the owner lends it. It returns false
 // if a call is being put on its streams.
 func (x *Path) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
-	if !x.putting.TryLock() {
+	if !x.queue.putting.TryLock() {
 		return false
 	}
-	defer x.putting.Unlock()
+	defer x.queue.putting.Unlock()
 	said := &rec.opened[x.me]
 	said.at.Store(uint64(uintptr(own.at)))
 	said.since.Store(x.calls)

@@ -1,9 +1,11 @@
 package peer
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/stream"
 )
@@ -28,56 +30,61 @@ type line struct {
 	room   uint32 // how many may be outstanding
 }
 
-// rooms divides queueRoom among the ranks of this process on the device. The launch's stream gets half of a rank's
+// pace keeps a launch from filling the driver's queues.
+type pace struct {
+	paced        bool       // the launch counts its operations: a graph keeps them all, and peers hold up no single rank
+	lines        []line     // of the launch's stream, then of the side streams
+	putting      sync.Mutex // held by Put, except while it waits for room
+	turning      bool       // a lane has a turn, for which there was room
+	roomForSides uint32     // how many operations may be outstanding on all side streams
+}
+
+// divideRoom divides queueRoom among the ranks of this process on the device. The launch's stream gets half of a rank's
 // room, the side streams in use share the other half.
-func (x *Path) rooms() {
-	x.mostSides = stream.SidesOfLaunch(x.c)
-	x.lines = make([]line, 1+stream.MaxSides)
-	x.roomForSides = queueRoom / 2 / uint32(stream.Sharing(x.c))
-	x.lines[0].room = max(x.roomForSides, leastRoom)
+func (p *pace) divideRoom(c *comm.Core) {
+	p.paced, p.lines = c.Ranks > 1, make([]line, 1+stream.MaxSides)
+	p.roomForSides = queueRoom / 2 / uint32(stream.Sharing(c))
+	p.lines[0].room = max(p.roomForSides, leastRoom)
 }
 
 // shareRoom divides the room for side streams.
-func (x *Path) shareRoom(sides int) {
-	for i := 1; i < len(x.lines); i++ {
-		x.lines[i].room = max(x.roomForSides/uint32(max(sides, 1)), leastRoom)
+func (p *pace) shareRoom(sides int) {
+	for i := 1; i < len(p.lines); i++ {
+		p.lines[i].room = max(p.roomForSides/uint32(max(sides, 1)), leastRoom)
 	}
 }
-
-// paced reports whether the launch counts its operations. A graph keeps them all, and peers hold up no single rank.
-func (x *Path) paced() bool { return x.n > 1 && x.capture.ID == 0 }
 
 // due reports whether a line needs a mark.
 func (l *line) due() bool { return l.put-l.marked >= l.room/4 }
 
 // mark returns the write that says that the stream has passed all that is enqueued on a line.
-func (x *Path) mark(i int) word {
-	l := &x.lines[i]
+func (q *queue) mark(i int) word {
+	l := &q.lines[i]
 	l.marked = l.put
-	return word{Store: device.Store{At: x.page.wordOf(&x.page.rank(x.me).passed[i]), Value: uint64(l.put)}}
+	return word{Store: device.Store{At: q.page.wordOf(&q.page.rank(q.me).passed[i]), Value: uint64(l.put)}}
 }
 
 // full reports whether a line has no room.
-func (x *Path) full(i int) bool {
-	l := &x.lines[i]
-	return l.put-atomic.LoadUint32(&x.page.rank(x.me).passed[i]) > l.room
+func (q *queue) full(i int) bool {
+	l := &q.lines[i]
+	return l.put-atomic.LoadUint32(&q.page.rank(q.me).passed[i]) > l.room
 }
 
 // awaitRoom waits until full reports false, or the communicator has failed: then streams wait for nothing. Meanwhile
 // the watcher may acknowledge regions.
-func (x *Path) awaitRoom(full func() bool) {
-	for pause := shortestLook; full() && !x.c.Failed(); pause = min(2*pause, longestPause) {
-		x.putting.Unlock()
+func (q *queue) awaitRoom(full func() bool) {
+	for pause := shortestLook; full() && !q.c.Failed(); pause = min(2*pause, longestPause) {
+		q.putting.Unlock()
 		time.Sleep(pause)
-		x.putting.Lock()
+		q.putting.Lock()
 	}
 }
 
 // markSides marks the lines of all side streams on the launch's stream, which has joined them.
-func (x *Path) markSides() {
-	for i := 1; i < len(x.lines); i++ {
-		if x.lines[i].marked != x.lines[i].put {
-			x.put(x.mark(i))
+func (q *queue) markSides() {
+	for i := 1; i < len(q.lines); i++ {
+		if q.lines[i].marked != q.lines[i].put {
+			q.put(q.mark(i))
 		}
 	}
 }
@@ -87,7 +94,7 @@ func (x *Path) stuck() bool {
 	some := false
 	for i := range x.tracks {
 		for _, k := range x.tracks[i].lanes {
-			if x.lanes[k].first >= 0 && !x.full(i) {
+			if x.lanes[k].first >= 0 && !x.queue.full(i) {
 				return false
 			}
 			some = some || x.lanes[k].first >= 0

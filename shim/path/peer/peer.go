@@ -28,6 +28,7 @@ type Path struct {
 	ctx      device.Context
 	n, me    int
 	page     *tokenPage // nil for one rank
+	queue    queue
 	reading  sync.Mutex // held to unmap the page, and to read it where nothing else delays the unmapping
 	exchange []unsafe.Pointer
 	imported uint64 // bit mask of ranks whose exchange memory must be closed
@@ -45,12 +46,8 @@ type Path struct {
 	tracks []track         // of the launch's stream, then of the side streams
 	sides  []device.Stream // beside the launch's stream, until it has joined them
 	joints []*device.Event // by side stream
-	lines  []line          // of the launch's stream, then of the side streams
 
-	putting      sync.Mutex // held by Put, except while it waits for room
-	turning      bool       // a lane has a turn, for which there was room
-	mostSides    int        // of a launch
-	roomForSides uint32     // how many operations may be outstanding on all side streams
+	mostSides int // of a launch
 
 	number uint32 // of the last launch
 
@@ -62,18 +59,6 @@ type Path struct {
 	streams []device.Stream
 	ops     []operation
 	msgs    []message
-
-	// queue.go:
-	on       device.Stream // where operations go
-	line     int           // of that stream
-	err      error         // the first error of the driver in the launch
-	words    []word        // pending operations, not on the stream yet
-	building bool          // kernel takes jobs; then words is empty
-	kernel   device.Reduction
-	copies   [device.MaxCopies]device.Copy
-	before   [device.MaxStores]device.Store
-	after    [device.MaxStores]device.Store
-	batch    []device.Word
 
 	calls    uint64   // number of collectives called
 	hash     uint32   // of all these collectives
@@ -212,6 +197,9 @@ func (x *Path) scratchBytes() int64 { return int64(x.n) * x.pairBytes }
 func (x *Path) countersAt(rank, at int) device.Address {
 	return device.Address(uintptr(x.exchange[rank])) + device.Address(x.exchangeBytes-slotAlign+int64(at))
 }
+
+// blockCounters is the offset of the counters of lines, behind those of tokens.
+const blockCounters = saidBytes + tokenWords*numSlots*tokenSize
 
 // countersBytes is the size of a rank's counters.
 const countersBytes = (tokenWords*numSlots + 1 + 2*maxRanks) * tokenSize

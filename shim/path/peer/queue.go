@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 )
 
@@ -23,110 +24,138 @@ type word struct {
 // kernelWrites is the number of writes above which a kernel for them alone is cheaper than operations of the stream.
 const kernelWrites = 6
 
+// queue puts the operations of a launch on its streams. Put uses it, and the watcher once Put has failed.
+type queue struct {
+	c      *comm.Core
+	driver device.Peers
+	page   *tokenPage     // nil for one rank
+	me     int            // this rank
+	blocks device.Address // of this rank's counters of blocks, by line; 0 for one rank
+
+	on       device.Stream // where operations go
+	line     int           // of that stream
+	err      error         // the first error of the driver in the launch
+	words    []word        // pending operations, not on the stream yet
+	building bool          // kernel takes jobs; then words is empty
+	kernel   device.Reduction
+	copies   [device.MaxCopies]device.Copy
+	before   [device.MaxStores]device.Store
+	after    [device.MaxStores]device.Store
+	batch    []device.Word
+
+	pace
+}
+
+// reset drops what is pending, and makes the following operations go to the launch's stream.
+func (q *queue) reset(s device.Stream) {
+	q.words, q.err, q.building = q.words[:0], nil, false
+	q.onto(s, 0)
+}
+
 // onto makes the following operations go to a stream, whose line has this index.
-func (x *Path) onto(s device.Stream, line int) { x.on, x.line = s, line }
+func (q *queue) onto(s device.Stream, line int) { q.on, q.line = s, line }
 
 // wait makes the stream wait until a word is 1.
-func (x *Path) wait(at device.Address) {
-	x.launch()
-	x.words = append(x.words, word{Store: device.Store{At: at, Value: 1}, wait: true})
+func (q *queue) wait(at device.Address) {
+	q.launch()
+	q.words = append(q.words, word{Store: device.Store{At: at, Value: 1}, wait: true})
 }
 
 // write makes the stream write a word of the page.
-func (x *Path) write(at *uint32, value uint32) { x.store(x.page.wordOf(at), uint64(value), false) }
+func (q *queue) write(at *uint32, value uint32) { q.store(q.page.wordOf(at), uint64(value), false) }
 
 // store makes the stream write a word, of 8 bytes if wide is set.
-func (x *Path) store(at device.Address, value uint64, wide bool) {
-	x.put(word{Store: device.Store{At: at, Value: value, Wide: wide}})
+func (q *queue) store(at device.Address, value uint64, wide bool) {
+	q.put(word{Store: device.Store{At: at, Value: value, Wide: wide}})
 }
 
-func (x *Path) put(w word) {
-	if x.building && len(x.kernel.Before)+len(x.kernel.After) == device.MaxStores {
-		x.launch()
+func (q *queue) put(w word) {
+	if q.building && len(q.kernel.Before)+len(q.kernel.After) == device.MaxStores {
+		q.launch()
 	}
-	if x.building {
-		x.kernel.After = append(x.kernel.After, w.Store)
+	if q.building {
+		q.kernel.After = append(q.kernel.After, w.Store)
 		return
 	}
-	x.words = append(x.words, w)
+	q.words = append(q.words, w)
 }
 
 // begin opens a kernel of a type for jobs, unless one is open. Writes since the last wait come before it.
-func (x *Path) begin(call *calls.Call) {
-	if x.building && len(x.kernel.After) == 0 {
+func (q *queue) begin(call *calls.Call) {
+	if q.building && len(q.kernel.After) == 0 {
 		return
 	}
-	x.launch()
-	first := len(x.words)
-	for first > 0 && !x.words[first-1].wait && !x.words[first-1].gives && len(x.words)-first < device.MaxStores/2 {
+	q.launch()
+	first := len(q.words)
+	for first > 0 && !q.words[first-1].wait && !q.words[first-1].gives && len(q.words)-first < device.MaxStores/2 {
 		first--
 	}
-	x.issue(x.words[:first])
-	x.clear(call)
-	for _, w := range x.words[first:] {
-		x.kernel.Before = append(x.kernel.Before, w.Store)
+	q.issue(q.words[:first])
+	q.clear(call)
+	for _, w := range q.words[first:] {
+		q.kernel.Before = append(q.kernel.Before, w.Store)
 	}
-	x.words = x.words[:0]
-	x.building = true
+	q.words = q.words[:0]
+	q.building = true
 }
 
-// clear makes x.kernel one that does nothing.
-func (x *Path) clear(call *calls.Call) {
-	x.kernel = device.Reduction{Before: x.before[:0], After: x.after[:0], Copies: x.copies[:0]}
-	if x.n > 1 {
-		x.kernel.Blocks = x.countersAt(x.me, saidBytes+(tokenWords*numSlots+x.line)*tokenSize)
+// clear makes x.queue.kernel one that does nothing.
+func (q *queue) clear(call *calls.Call) {
+	q.kernel = device.Reduction{Before: q.before[:0], After: q.after[:0], Copies: q.copies[:0]}
+	if q.blocks != 0 {
+		q.kernel.Blocks = q.blocks + device.Address(q.line*tokenSize)
 	}
 	if call != nil {
-		x.kernel.Type = call.Type
+		q.kernel.Type = call.Type
 	}
 }
 
 // job adds a copy of bytes to the open kernel.
-func (x *Path) job(call *calls.Call, c device.Copy, bytes int64) {
+func (q *queue) job(call *calls.Call, c device.Copy, bytes int64) {
 	if c.Count = bytes / int64(call.Type.Size()); c.Count == 0 || c.Dst == c.Src && c.Found == nil && !c.Scaled {
 		return
 	}
-	if x.building && len(x.kernel.Copies) == device.MaxCopies {
-		x.launch()
+	if q.building && len(q.kernel.Copies) == device.MaxCopies {
+		q.launch()
 	}
-	x.begin(call)
-	x.kernel.Copies = append(x.kernel.Copies, c)
+	q.begin(call)
+	q.kernel.Copies = append(q.kernel.Copies, c)
 }
 
 // launch puts the open kernel on the stream. After an error of the driver it does nothing, like all functions that
 // enqueue: flush returns the error.
-func (x *Path) launch() {
-	if !x.building {
+func (q *queue) launch() {
+	if !q.building {
 		return
 	}
-	x.building = false
-	if x.kernel.Count > 0 || len(x.kernel.Copies) > 0 {
-		x.run(&x.kernel)
+	q.building = false
+	if q.kernel.Count > 0 || len(q.kernel.Copies) > 0 {
+		q.run(&q.kernel)
 		return
 	}
-	for _, w := range x.kernel.Before { // there are no jobs: these are writes like others
-		x.words = append(x.words, word{Store: w})
+	for _, w := range q.kernel.Before { // there are no jobs: these are writes like others
+		q.words = append(q.words, word{Store: w})
 	}
-	for _, w := range x.kernel.After {
-		x.words = append(x.words, word{Store: w, gives: true})
+	for _, w := range q.kernel.After {
+		q.words = append(q.words, word{Store: w, gives: true})
 	}
 }
 
 // run puts a kernel on the stream.
-func (x *Path) run(k *device.Reduction) {
-	if x.err != nil {
+func (q *queue) run(k *device.Reduction) {
+	if q.err != nil {
 		return
 	}
-	x.make(1)
-	if l := &x.lines[x.line]; x.paced() && l.due() && len(k.Before)+len(k.After) < device.MaxStores {
-		k.After = append(k.After, x.mark(x.line).Store)
+	q.make(1)
+	if l := &q.lines[q.line]; q.paced && l.due() && len(k.Before)+len(k.After) < device.MaxStores {
+		k.After = append(k.After, q.mark(q.line).Store)
 	}
-	x.err = device.Active().Reduce(k, x.on)
+	q.err = device.Active().Reduce(k, q.on)
 }
 
 // issue puts operations on words on the stream, in their order. No kernel is open.
-func (x *Path) issue(words []word) {
-	for len(words) > 0 && x.err == nil {
+func (q *queue) issue(words []word) {
+	for len(words) > 0 && q.err == nil {
 		n, cost := 0, 0
 		for n < len(words) && n < device.MaxStores && !words[n].wait {
 			cost += words[n].length()
@@ -134,25 +163,25 @@ func (x *Path) issue(words []word) {
 		}
 		counts := n > 0 && words[0].Counter != 0
 		if counts || cost > kernelWrites {
-			x.issueWrites(words[:n])
+			q.issueWrites(words[:n])
 			words = words[n:]
 			continue
 		}
-		x.batch, n = x.batch[:0], 0
-		for ; n < len(words) && len(x.batch) < device.MaxWords-2; n++ {
+		q.batch, n = q.batch[:0], 0
+		for ; n < len(words) && len(q.batch) < device.MaxWords-2; n++ {
 			if n > 0 && (words[n].Counter != 0 || !words[n].wait && manyWrites(words[n:])) {
 				break
 			}
 			ops := words[n].operations()
-			x.batch = append(x.batch, ops[:words[n].length()]...)
+			q.batch = append(q.batch, ops[:words[n].length()]...)
 		}
 		words = words[n:]
-		x.make(uint32(len(x.batch)))
-		if x.paced() && x.lines[x.line].due() {
-			mark := x.mark(x.line)
-			x.batch = append(x.batch, mark.operations()[0])
+		q.make(uint32(len(q.batch)))
+		if q.paced && q.lines[q.line].due() {
+			mark := q.mark(q.line)
+			q.batch = append(q.batch, mark.operations()[0])
 		}
-		x.err = x.driver.Words(x.on, x.batch)
+		q.err = q.driver.Words(q.on, q.batch)
 	}
 }
 
@@ -166,16 +195,16 @@ func manyWrites(words []word) bool {
 }
 
 // issueWrites puts writes on the stream as a kernel.
-func (x *Path) issueWrites(words []word) {
-	x.clear(nil)
+func (q *queue) issueWrites(words []word) {
+	q.clear(nil)
 	for _, w := range words {
-		if w.gives || len(x.kernel.After) > 0 {
-			x.kernel.After = append(x.kernel.After, w.Store)
+		if w.gives || len(q.kernel.After) > 0 {
+			q.kernel.After = append(q.kernel.After, w.Store)
 		} else {
-			x.kernel.Before = append(x.kernel.Before, w.Store)
+			q.kernel.Before = append(q.kernel.Before, w.Store)
 		}
 	}
-	x.run(&x.kernel)
+	q.run(&q.kernel)
 }
 
 // operations returns the operations of a stream for a word, and length their number: a wide word is written in halves,
@@ -196,34 +225,34 @@ func (w *word) length() int {
 }
 
 // flush puts everything on the stream. It returns the first error of the driver in the launch.
-func (x *Path) flush() error {
-	x.launch()
-	words := x.words
-	x.words = x.words[:0]
-	x.issue(words)
-	return x.err
+func (q *queue) flush() error {
+	q.launch()
+	words := q.words
+	q.words = q.words[:0]
+	q.issue(words)
+	return q.err
 }
 
 // flushWords puts writes on the stream that must be seen before later ones.
-func (x *Path) flushWords() { _ = x.flush() }
+func (q *queue) flushWords() { _ = q.flush() }
 
 // copy makes the driver copy size bytes.
-func (x *Path) copy(dst, src unsafe.Pointer, size int64) {
-	if size == 0 || dst == src || x.flush() != nil {
+func (q *queue) copy(dst, src unsafe.Pointer, size int64) {
+	if size == 0 || dst == src || q.flush() != nil {
 		return
 	}
-	x.make(1)
-	x.err = device.Active().Copy(dst, src, int(size), x.on)
+	q.make(1)
+	q.err = device.Active().Copy(dst, src, int(size), q.on)
 }
 
 // make waits until the stream has room for so many operations, and counts them. Streams of lanes have room: messages
 // looks for it.
-func (x *Path) make(operations uint32) {
-	if !x.paced() {
+func (q *queue) make(operations uint32) {
+	if !q.paced {
 		return
 	}
-	if x.line == 0 && !x.turning && x.full(0) {
-		x.awaitRoom(func() bool { return x.full(0) })
+	if q.line == 0 && !q.turning && q.full(0) {
+		q.awaitRoom(func() bool { return q.full(0) })
 	}
-	x.lines[x.line].put += operations
+	q.lines[q.line].put += operations
 }

@@ -38,13 +38,13 @@ func (x *Path) count() error {
 	}
 	x.graph = g
 	f.AddGraph(g)
-	if x.flush() != nil {
-		return x.err
+	if x.queue.flush() != nil {
+		return x.queue.err
 	}
-	x.clear(nil)
-	x.kernel.Dst, x.kernel.N, x.kernel.Count = r.At, 2, 1
-	x.kernel.Type, x.kernel.Op = datatype.Uint32, datatype.Sum
-	x.kernel.Sources[0], x.kernel.Sources[1] = r.At, one
-	x.run(&x.kernel)
-	return x.err
+	x.queue.clear(nil)
+	x.queue.kernel.Dst, x.queue.kernel.N, x.queue.kernel.Count = r.At, 2, 1
+	x.queue.kernel.Type, x.queue.kernel.Op = datatype.Uint32, datatype.Sum
+	x.queue.kernel.Sources[0], x.queue.kernel.Sources[1] = r.At, one
+	x.queue.run(&x.queue.kernel)
+	return x.queue.err
 }

@@ -107,7 +107,7 @@ func (x *Path) rounds(op *operation, p *rounds, jobs func(round int)) {
 		if to != 0 || i < p.chunks && p.owners.has(x.me) { // it writes the slot, or gives tokens
 			x.claim(s.slot(i), to, s.round+uint64(p.ends(i, to)))
 		}
-		x.begin(op.call)
+		x.queue.begin(op.call)
 		jobs(i)
 		x.give(p, i)
 		for j := max(0, i-2); j < i; j++ {
@@ -129,7 +129,7 @@ func (s *state) slot(i int) int { return int((s.round + uint64(i)) % numSlots) }
 // the tokens of the slot's next readers, who give them back at the end of a round.
 func (x *Path) claim(slot int, to rankSet, until uint64) {
 	x.awaitFree(slot)
-	x.wordsOf(to).each(func(r int) { x.store(x.page.token(stageRound, slot, x.me, r, tokenFree), 0, false) })
+	x.wordsOf(to).each(func(r int) { x.queue.store(x.page.token(stageRound, slot, x.me, r, tokenFree), 0, false) })
 	x.state.unread[slot], x.state.until[slot], x.state.words[slot] = to, until, ownWords
 	if x.wordsOf(to).has(x.me) {
 		x.state.words[slot] = oneWord
@@ -141,7 +141,7 @@ func (x *Path) awaitFree(slot int) {
 	if x.state.unread[slot] == 0 {
 		return
 	}
-	wait := func(r int) { x.wait(x.page.token(stageRound, slot, x.me, r, tokenFree)) }
+	wait := func(r int) { x.queue.wait(x.page.token(stageRound, slot, x.me, r, tokenFree)) }
 	if x.state.words[slot] != oneWord {
 		x.state.unread[slot].each(wait)
 	}
@@ -154,8 +154,8 @@ func (x *Path) awaitFree(slot int) {
 // take waits for the tokens of a round, and takes them.
 func (x *Path) take(slot int, from rankSet, round uint64) {
 	words := x.wordsOf(from)
-	words.each(func(r int) { x.wait(x.page.token(stageRound, slot, r, x.me, tokenReady)) })
-	words.each(func(r int) { x.store(x.page.token(stageRound, slot, r, x.me, tokenReady), 0, false) })
+	words.each(func(r int) { x.queue.wait(x.page.token(stageRound, slot, r, x.me, tokenReady)) })
+	words.each(func(r int) { x.queue.store(x.page.token(stageRound, slot, r, x.me, tokenReady), 0, false) })
 	for i := range numSlots {
 		if x.state.until[i] < round {
 			x.state.unread[i] &^= from
@@ -197,5 +197,5 @@ func (x *Path) pass(slot, owner, reader, kind, to, of int) {
 			w.Of = uint32(of)
 		}
 	}
-	x.put(w)
+	x.queue.put(w)
 }

@@ -76,7 +76,11 @@ func newModelWorld(t *testing.T, rng *rand.Rand, n int, joint bool) *modelWorld 
 		if err := x.divide(size); err != nil {
 			t.Fatal(err)
 		}
-		x.lines = []line{{room: 1 << 30}}
+		x.queue.page, x.queue.me, x.queue.driver = page, r, w.driver
+		x.queue.paced, x.queue.lines = n > 1, []line{{room: 1 << 30}}
+		if n > 1 {
+			x.queue.blocks = x.countersAt(r, blockCounters)
+		}
 		w.ranks = append(w.ranks, x)
 	}
 	return w
@@ -111,12 +115,12 @@ func (w *modelWorld) launch(programs [][]modelOp, capture uint64) {
 		w.keep = append(w.keep, send[r], recv, call)
 		w.driver.program = &programs[r]
 		x.capture.ID = capture
-		x.onto(1, 0)
+		x.queue.onto(1, 0)
 		x.forget()
 		if err := x.collective(op); err != nil {
 			w.t.Fatal(err)
 		}
-		if err := x.flush(); err != nil {
+		if err := x.queue.flush(); err != nil {
 			w.t.Fatal(err)
 		}
 		programs[r] = append(programs[r], modelOp{check: func() error {
