@@ -246,9 +246,9 @@ func (x *Path) Parts(call *calls.Call) int64 {
 	if x.n == 1 {
 		return 1
 	}
-	chunk := x.slotBytes / int64(x.n)
+	chunk := x.exchange.slotBytes / int64(x.n)
 	if call.Kind.P2P() {
-		chunk = x.pairBytes
+		chunk = x.exchange.pairBytes
 	}
 	send, recv := call.Extents()
 	return 1 + max(send, recv)/chunk

@@ -63,7 +63,7 @@ type chunks struct{ count, step int64 }
 // cut divides blocks of count elements into equal chunks, of which a slot has room for pieces.
 func (x *Path) cut(op *operation, pieces int64) (c chunks, k int) {
 	count := int64(op.call.Count)
-	most := x.slotBytes / op.element() / pieces &^ (partAlign - 1)
+	most := x.exchange.slotBytes / op.element() / pieces &^ (partAlign - 1)
 	k = int((count + most - 1) / most)
 	step := (count + int64(k) - 1) / int64(k)
 	step = (step + partAlign - 1) &^ (partAlign - 1)
@@ -85,7 +85,7 @@ func (x *Path) part(count int64, rank int) int64 {
 
 // oneShot reports whether each receiving rank combines the whole call.
 func (x *Path) oneShot(op *operation) bool {
-	return op.block() <= min(oneShotBytes, x.slotBytes, x.scratchBytes())
+	return op.block() <= min(oneShotBytes, x.exchange.slotBytes, x.exchange.scratchBytes())
 }
 
 // reduction enqueues AllReduce or Reduce. The ranks in result get the result.
@@ -97,7 +97,7 @@ func (x *Path) reduction(op *operation, result rankSet) {
 			if i == 0 {
 				x.bring(op, 0, op.send, op.block())
 			} else if result.has(x.me) {
-				x.sumInto(op, op.recv, x.scratch(), i-1, 0, 0, c.count)
+				x.sumInto(op, op.recv, x.exchange.scratch(), i-1, 0, 0, c.count)
 			}
 		})
 		return
@@ -139,7 +139,7 @@ func (x *Path) combinePart(op *operation, result rankSet, round int, off, n int6
 	k.TargetOffset = k.Offset
 	result.without(x.me).each(func(r int) {
 		if op.look.has(r) {
-			k.Targets[k.NumTargets] = x.said(r, x.me, wordRecv)
+			k.Targets[k.NumTargets] = x.exchange.said(r, x.me, wordRecv)
 		}
 		k.NumTargets++ // nil if rank r lends no buffer
 	})
@@ -296,9 +296,9 @@ func (x *Path) fetch(op *operation, owners rankSet, round int, inSlot, inSend, o
 		}
 		c := device.Copy{Dst: unsafe.Add(op.recv, op.own(r)+off), Src: unsafe.Add(x.slotAt(r, round), inSlot)}
 		if op.look.has(r) {
-			c.Found, c.Offset = x.said(r, x.me, wordSend), inSend
+			c.Found, c.Offset = x.exchange.said(r, x.me, wordSend), inSend
 		}
-		x.find(op.call, c, op.tag(), bytes, op.bounce, x.scratch(), x.scratchBytes())
+		x.find(op.call, c, op.tag(), bytes, op.bounce, x.exchange.scratch(), x.exchange.scratchBytes())
 	}
 }
 
@@ -349,7 +349,7 @@ func (x *Path) sum(op *operation, dst unsafe.Pointer, round int, inSlot, inSend,
 	for r := range x.n {
 		k.Sources[r] = unsafe.Add(x.slotAt(r, round), inSlot)
 		if op.look.has(r) {
-			k.Found[r] = x.said(r, x.me, wordSend)
+			k.Found[r] = x.exchange.said(r, x.me, wordSend)
 		}
 	}
 	if op.lentSend != nil {

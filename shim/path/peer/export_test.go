@@ -29,7 +29,7 @@ var (
 	IsOpen     = (*Path).isOpen
 	IsClosed   = (*Path).closedByAll
 	Library    = (*Path).libraryAt
-	Said       = (*Path).said
+	Said       = func(x *Path, owner, reader, word int) unsafe.Pointer { return x.exchange.said(owner, reader, word) }
 	Tag        = (*operation).tag
 	LendAbove  = (*Path).lendAbove
 	ShutGates  = (*Path).shutGates
@@ -79,10 +79,10 @@ func MessagesLent(x *Path) (n int) {
 }
 
 // OwnSaid returns the words of a path's own rank.
-func OwnSaid(x *Path) unsafe.Pointer { return x.said(x.me, 0, 0) }
+func OwnSaid(x *Path) unsafe.Pointer { return x.exchange.said(x.me, 0, 0) }
 
 // PairBytes returns the size of a slot between two ranks.
-func PairBytes(x *Path) int64 { return x.pairBytes }
+func PairBytes(x *Path) int64 { return x.exchange.pairBytes }
 
 // Tried returns the addresses of memory that a path has tried to publish without registration.
 func Tried(x *Path) map[uintptr]bool { return x.unasked.tried }

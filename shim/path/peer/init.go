@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -61,7 +60,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	x := &Path{
 		c: c, dev: d, news: newsSlot.Of(c), driver: device.Active().(device.Peers), n: n, me: c.Rank,
 		ctx: d.Context, pool: d.Pool,
-		exchange: make([]unsafe.Pointer, n), opened: make([]openRegion, n*maxRegions),
+		exchange: exchange{n: n, me: c.Rank, of: make([]unsafe.Pointer, n)}, opened: make([]openRegion, n*maxRegions),
 		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
 		entry:     dispatch.Entry{Algorithm: algorithm},
 		mostSides: stream.SidesOfLaunch(c), state: state{round: numSlots},
@@ -88,8 +87,9 @@ func Attach(c *comm.Core) (why string, err error) {
 	slot.Set(c, x)
 	d.Launcher = x
 	if x.page != nil {
-		d.Exchange = uint64(x.allocated)
-		c.Log.Info(log.Init, "%d bytes of device memory for exchange, of which %d are used", x.allocated, x.exchangeBytes)
+		d.Exchange = uint64(x.exchange.allocated)
+		c.Log.Info(log.Init, "%d bytes of device memory for exchange, of which %d are used",
+			x.exchange.allocated, x.exchange.used)
 		recorder.Of(c).OnDevice(&x.page.rank(x.me).ended)
 	}
 	memory.AddUser(x)
@@ -101,7 +101,7 @@ func Attach(c *comm.Core) (why string, err error) {
 // meet sets up what the ranks share, in two steps. All ranks must complete the first step before the second.
 func (x *Path) meet() (why string, err error) {
 	if size := x.c.Cfg.DeviceExchange; x.n > 1 && size != 0 {
-		if err := x.divide(size); err != nil { // all ranks fail
+		if err := x.exchange.divide(size); err != nil { // all ranks fail
 			return "", err
 		}
 	}
@@ -132,30 +132,6 @@ func (x *Path) meet() (why string, err error) {
 	return x.c.Accord(2, x.ready())
 }
 
-// exchangeShare is the part of a device's memory that the ranks of a communicator reserve, if all are on that device:
-// eight communicators have 6 % of it. Then two ranks exchange 256 MiB on an H200 in three rounds.
-const exchangeShare = 128
-
-// reserve reserves the exchange memory of this rank.
-func (x *Path) reserve() (err error) {
-	x.allocated = x.c.Cfg.DeviceExchange
-	if x.allocated == 0 {
-		total, err := x.driver.TotalMemory()
-		if err != nil {
-			return err
-		}
-		const unit = 1 << 20
-		x.allocated = max(total/exchangeShare/int64(x.n)/unit*unit, settings.DefaultExchange)
-	}
-	if x.exchange[x.me], err = spare.take(x.driver, x.ctx, x.allocated); err != nil {
-		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w", x.allocated, x.c.Device, err)
-	}
-	own := x.page.rank(x.me)
-	own.bytes, own.process, own.pointer = x.allocated, x.c.Table[x.me].Process, uint64(uintptr(x.exchange[x.me]))
-	own.handle, err = x.driver.Export(x.exchange[x.me])
-	return err
-}
-
 // ready divides the exchange memory, of which all ranks use as much as the one that has least. It clears this rank's
 // own words there, and gives its device access to the memory of all peers.
 func (x *Path) ready() error {
@@ -166,14 +142,14 @@ func (x *Path) ready() error {
 		return err
 	}
 	defer x.driver.Leave()
-	size := x.allocated
+	size := x.exchange.allocated
 	for r := range x.n {
 		size = min(size, x.page.rank(r).bytes)
 	}
-	if err := x.divide(size); err != nil {
+	if err := x.exchange.divide(size); err != nil {
 		return err
 	}
-	x.queue.blocks = x.countersAt(x.me, blockCounters)
+	x.queue.blocks = x.exchange.counter(x.me, blockCounters)
 	if err := x.sayNothing(); err != nil {
 		return err
 	}
@@ -231,7 +207,12 @@ func (x *Path) offer(w sharedWhere) error {
 	if x.page.at, err = x.driver.Register(mem); err != nil {
 		return err
 	}
-	if err = x.reserve(); err != nil {
+	if err = x.exchange.reserve(x.driver, x.ctx, x.c.Cfg.DeviceExchange); err != nil {
+		return fmt.Errorf("device %d: %w", x.c.Device, err)
+	}
+	own, at := x.page.rank(x.me), x.exchange.of[x.me]
+	own.bytes, own.process, own.pointer = x.exchange.allocated, x.c.Table[x.me].Process, uint64(uintptr(at))
+	if own.handle, err = x.driver.Export(at); err != nil {
 		return err
 	}
 	return x.prepareAll()
@@ -253,7 +234,7 @@ func (x *Path) sayNothing() error {
 	defer func() { _ = x.driver.FreeEvent(e) }()
 	x.queue.onto(x.own, 0)
 	for at := 0; at < saidBytes+countersBytes; at += tokenSize {
-		x.queue.store(x.countersAt(x.me, at), 0, false)
+		x.queue.store(x.exchange.counter(x.me, at), 0, false)
 	}
 	if err := errors.Join(x.queue.flush(), x.driver.Record(e, x.own)); err != nil {
 		return err
@@ -285,12 +266,12 @@ func (x *Path) reachAll() error {
 func (x *Path) reach(r int) (err error) {
 	theirs := x.page.rank(r)
 	if theirs.process == x.c.Table[x.me].Process {
-		x.exchange[r] = *(*unsafe.Pointer)(unsafe.Pointer(&theirs.pointer))
-		return x.driver.Reach(x.exchange[r])
+		x.exchange.of[r] = *(*unsafe.Pointer)(unsafe.Pointer(&theirs.pointer))
+		return x.driver.Reach(x.exchange.of[r])
 	}
 	handle := theirs.handle
-	if x.exchange[r], err = x.driver.Import(&handle); err == nil {
-		x.imported |= 1 << r
+	if x.exchange.of[r], err = x.driver.Import(&handle); err == nil {
+		x.exchange.imported |= one(r)
 	}
 	return err
 }
@@ -305,15 +286,7 @@ func (x *Path) free(read bool) {
 	x.pool.Leave(x)
 	x.pool.Give(x.own)
 	stream.FreeEvents(x.joints...)
-	for r := range x.n {
-		if x.imported>>r&1 != 0 {
-			at := x.exchange[r]
-			x.pool.Later(func() { _ = x.driver.Close(at) })
-		}
-	}
-	if at := x.exchange[x.me]; at != nil && read {
-		spare.give(x.ctx, x.allocated, at)
-	}
+	x.exchange.free(x.driver, x.ctx, read, x.pool.Later)
 	if x.page != nil && x.page.at != 0 {
 		x.reading.Lock()
 		defer x.reading.Unlock()
@@ -324,49 +297,4 @@ func (x *Path) free(read bool) {
 			memfile.Unmap(mem)
 		})
 	}
-}
-
-// exchangeRooms keeps device memory for the next communicator. A driver that frees memory waits for all work of the
-// device. That work may wait for the rank that frees.
-type exchangeRooms struct {
-	mu         sync.Mutex
-	free       []exchangeRoom
-	generation uint64 // of the driver that the memory is from
-}
-
-// forgetOld drops memory of an earlier driver. The caller holds e.mu.
-func (e *exchangeRooms) forgetOld() {
-	if now := device.Generation(); e.generation != now {
-		e.generation, e.free = now, nil
-	}
-}
-
-type exchangeRoom struct {
-	ctx  device.Context
-	size int64
-	at   unsafe.Pointer
-}
-
-var spare exchangeRooms
-
-func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int64) (unsafe.Pointer, error) {
-	e.mu.Lock()
-	e.forgetOld()
-	for i, r := range e.free {
-		if r.ctx == ctx && r.size == size {
-			e.free[i] = e.free[len(e.free)-1]
-			e.free = e.free[:len(e.free)-1]
-			e.mu.Unlock()
-			return r.at, nil
-		}
-	}
-	e.mu.Unlock()
-	return p.AllocExchange(int(size))
-}
-
-func (e *exchangeRooms) give(ctx device.Context, size int64, at unsafe.Pointer) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.forgetOld()
-	e.free = append(e.free, exchangeRoom{ctx, size, at})
 }

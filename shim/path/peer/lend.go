@@ -23,7 +23,7 @@ const lendBytes = 24 << 20
 // lendAbove returns the data of one rank's call, in bytes, above which ranks check for lent buffers. If slots are
 // small, a call takes many chunks, and lending is faster for less data.
 func (x *Path) lendAbove() int64 {
-	most := min(lendBytes, x.exchangeBytes/8)
+	most := min(lendBytes, x.exchange.used/8)
 	if x.joint {
 		most /= int64(x.n)
 	}
@@ -41,20 +41,14 @@ const (
 // saidBytes is the size of a rank's words in bytes. They begin the last page of its exchange memory.
 const saidBytes = maxRanks * saidWords * 8
 
-// said returns the address of a word by which owner tells reader what it lends.
-func (x *Path) said(owner, reader, word int) unsafe.Pointer {
-	at := (reader*saidWords + word) * 8
-	return unsafe.Add(x.exchange[owner], x.exchangeBytes-slotAlign+int64(at))
-}
-
 // tell makes the stream write a word of this rank. The word must be empty.
 func (x *Path) tell(reader, word int, value uint64) {
-	x.queue.store(device.Address(uintptr(x.said(x.me, reader, word))), value, true)
+	x.queue.store(device.Address(uintptr(x.exchange.said(x.me, reader, word))), value, true)
 }
 
 // untell makes the stream withdraw a word.
 func (x *Path) untell(reader, word int) {
-	x.queue.store(device.Address(uintptr(x.said(x.me, reader, word)))+4, 0, false)
+	x.queue.store(device.Address(uintptr(x.exchange.said(x.me, reader, word)))+4, 0, false)
 }
 
 // tag returns the tag of a collective's words. It depends on the collective and on the block, which are the same on

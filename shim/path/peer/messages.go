@@ -138,7 +138,7 @@ func (x *Path) copyOwn() {
 // buffer.
 func (x *Path) step(l *lane) error {
 	m := &x.msgs[l.first]
-	n, slot := min(x.pairBytes, m.bytes-l.off), l.chunk%pairSlots
+	n, slot := min(x.exchange.pairBytes, m.bytes-l.off), l.chunk%pairSlots
 	owner, reader, awaited, given := l.peer, x.me, tokenReady, tokenFree
 	if l.send {
 		owner, reader, awaited, given = x.me, l.peer, tokenFree, tokenReady
@@ -146,14 +146,15 @@ func (x *Path) step(l *lane) error {
 	at := x.page.token(stagePair, slot, owner, reader, awaited)
 	x.queue.wait(at)
 	x.queue.store(at, 0, false)
-	own, inSlot := unsafe.Add(m.at, l.off), x.pairAt(owner, reader, slot)
+	own, inSlot := unsafe.Add(m.at, l.off), x.exchange.pair(owner, reader, slot)
 	switch {
 	case !l.send:
 		c := device.Copy{Dst: own, Src: inSlot}
 		if m.look {
-			c.Found, c.Offset = x.said(owner, reader, wordMessage+slot), l.off
+			c.Found, c.Offset = x.exchange.said(owner, reader, wordMessage+slot), l.off
 		}
-		x.find(m.call, c, m.tag(), n, m.bounce, unsafe.Add(x.scratch(), int64(l.peer)*x.pairBytes), x.pairBytes)
+		room := unsafe.Add(x.exchange.scratch(), int64(l.peer)*x.exchange.pairBytes)
+		x.find(m.call, c, m.tag(), n, m.bounce, room, x.exchange.pairBytes)
 	case m.lent == nil && m.bounce:
 		x.speakOf(l, m, slot)
 		x.queue.copy(inSlot, own, n)

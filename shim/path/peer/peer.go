@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/dispatch"
-	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
 	"lightpath/shim/stream"
 )
@@ -29,16 +27,10 @@ type Path struct {
 	n, me    int
 	page     *tokenPage // nil for one rank
 	queue    queue
+	exchange exchange
 	reading  sync.Mutex // held to unmap the page, and to read it where nothing else delays the unmapping
-	exchange []unsafe.Pointer
-	imported uint64 // bit mask of ranks whose exchange memory must be closed
 
-	allocated     int64 // size of this rank's exchange memory
-	exchangeBytes int64 // how much of each rank's memory is used
-	joint         bool  // all ranks share a device
-
-	slotBytes int64 // size of a slot for collectives
-	pairBytes int64 // size of a slot between two ranks
+	joint bool // all ranks share a device
 
 	pool   *stream.Pool
 	own    device.Stream   // for calls without a stream
@@ -178,45 +170,5 @@ func (s rankSet) each(f func(r int)) {
 
 // slotAt returns the address of a rank's slot in a round of the call that is being enqueued.
 func (x *Path) slotAt(rank, round int) unsafe.Pointer {
-	return unsafe.Add(x.exchange[rank], int64(x.state.slot(round))*x.slotBytes)
-}
-
-// pairAt returns the address of the owner's slot for messages to a reader.
-func (x *Path) pairAt(owner, reader, slot int) unsafe.Pointer {
-	return unsafe.Add(x.exchange[owner], numSlots*x.slotBytes+int64(reader*pairSlots+slot)*x.pairBytes)
-}
-
-// scratch returns memory of this rank for data that the driver copies to memory of the host. Messages from a peer use
-// pairBytes of it.
-func (x *Path) scratch() unsafe.Pointer { return x.pairAt(x.me, x.n, 0) }
-
-func (x *Path) scratchBytes() int64 { return int64(x.n) * x.pairBytes }
-
-// countersAt returns the address of a counter in the last page of a rank's exchange memory, which begins with the words
-// of lend.go. Kernels count there: a counter for each kind of token and slot, and one for each line.
-func (x *Path) countersAt(rank, at int) device.Address {
-	return device.Address(uintptr(x.exchange[rank])) + device.Address(x.exchangeBytes-slotAlign+int64(at))
-}
-
-// blockCounters is the offset of the counters of lines, behind those of tokens.
-const blockCounters = saidBytes + tokenWords*numSlots*tokenSize
-
-// countersBytes is the size of a rank's counters.
-const countersBytes = (tokenWords*numSlots + 1 + 2*maxRanks) * tokenSize
-
-// slotAlign is the alignment of slots in bytes, and the size of the last page.
-const slotAlign = 4096
-
-// divide cuts exchange memory of size bytes into slots for collectives, for messages, and scratch. More ranks have more
-// slots for messages, so these get a larger part: small chunks of messages cost more operations than bytes.
-func (x *Path) divide(size int64) error {
-	size &^= slotAlign - 1
-	x.exchangeBytes = size
-	x.slotBytes = size / int64(numSlots+x.n/2) &^ (slotAlign - 1)
-	x.pairBytes = (size - numSlots*x.slotBytes - slotAlign) / int64((pairSlots+1)*x.n) &^ (slotAlign - 1)
-	if x.pairBytes == 0 {
-		return fmt.Errorf("shim: LIGHTPATH_DEVICE_EXCHANGE=%d is too small for %d ranks: %w",
-			size, x.n, errdefs.ErrInvalidUsage)
-	}
-	return nil
+	return x.exchange.slot(rank, x.state.slot(round))
 }

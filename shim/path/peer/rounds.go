@@ -193,7 +193,7 @@ func (x *Path) pass(slot, owner, reader, kind, to, of int) {
 	if x.joint && of == x.n-1 {
 		w.At = x.page.token(stageRound, slot, to, to, kind)
 		if of > 1 {
-			w.Counter = x.countersAt(to, saidBytes+(kind*numSlots+slot)*tokenSize)
+			w.Counter = x.exchange.counter(to, saidBytes+(kind*numSlots+slot)*tokenSize)
 			w.Of = uint32(of)
 		}
 	}

@@ -65,21 +65,21 @@ func newModelWorld(t *testing.T, rng *rand.Rand, n int, joint bool) *modelWorld 
 	page := &tokenPage{n: n, mem: make([]byte, pageSize(n))}
 	page.at = device.Address(uintptr(unsafe.Pointer(&page.mem[0])))
 	page.begin()
-	exchange := make([]unsafe.Pointer, n)
+	memory := make([]unsafe.Pointer, n)
 	const size = 70 * slotAlign
 	for r := range n {
-		exchange[r] = w.memory(size)
+		memory[r] = w.memory(size)
 	}
 	for r := range n {
-		x := &Path{n: n, me: r, page: page, exchange: exchange, driver: w.driver, lanes: make([]lane, 2*n), joint: joint,
-			state: state{round: numSlots}}
-		if err := x.divide(size); err != nil {
+		x := &Path{n: n, me: r, page: page, exchange: exchange{n: n, me: r, of: memory}, driver: w.driver,
+			lanes: make([]lane, 2*n), joint: joint, state: state{round: numSlots}}
+		if err := x.exchange.divide(size); err != nil {
 			t.Fatal(err)
 		}
 		x.queue.page, x.queue.me, x.queue.driver = page, r, w.driver
 		x.queue.paced, x.queue.lines = n > 1, []line{{room: 1 << 30}}
 		if n > 1 {
-			x.queue.blocks = x.countersAt(r, blockCounters)
+			x.queue.blocks = x.exchange.counter(r, blockCounters)
 		}
 		w.ranks = append(w.ranks, x)
 	}
