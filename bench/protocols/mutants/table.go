@@ -238,7 +238,7 @@ var mutants = []mutant{
 
 	// Ranks that share device memory: tokens of rounds. The simulator does not know streams.
 	{"takes a token for news of its own round", roundsFile,
-		"x.state.until[i] < round", "x.state.until[i] <= round", true},
+		"x.slots.until[i] < round", "x.slots.until[i] <= round", true},
 	{"writes its slot for itself without asking", roundsFile,
 		"if to != 0 || i < p.chunks && p.owners.has(x.me) {", "if to != 0 {", true},
 	{"joins the tokens of some ranks", roundsFile,

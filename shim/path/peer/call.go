@@ -26,7 +26,7 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 	if err != nil {
 		return err
 	}
-	on, err := stream.Enter(x.c, x.stream)
+	on, err := stream.Enter(x.c, x.launch.stream)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 	if err := x.announce(group); err != nil {
 		return err
 	}
-	if len(x.ops)+len(x.msgs) == 0 {
+	if len(x.launch.ops)+len(x.launch.msgs) == 0 {
 		return nil
 	}
 	if err := x.enqueue(); err != nil {
@@ -49,8 +49,8 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 		x.breakOff()
 		return err
 	}
-	if due := calls.DeadlineOf(group); !due.IsZero() && x.n > 1 && x.capture.ID == 0 {
-		x.watcher.expect(x.number, due)
+	if due := calls.DeadlineOf(group); !due.IsZero() && x.n > 1 && x.launch.capture.ID == 0 {
+		x.watcher.expect(x.launch.number, due)
 	}
 	x.watcher.wake()
 	return nil
@@ -58,17 +58,18 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 
 // gather collects the streams of the communicator's calls. The first is the launch's stream.
 func (x *Path) gather(calls []calls.Call, here bool) {
-	x.streams, x.ops, x.msgs, x.inFlight = x.streams[:0], x.ops[:0], x.msgs[:0], x.inFlight[:0]
+	l := &x.launch
+	l.streams, l.ops, l.msgs, l.inFlight = l.streams[:0], l.ops[:0], l.msgs[:0], l.inFlight[:0]
 	if here {
-		x.streams = append(x.streams, x.own)
+		l.streams = append(l.streams, x.own)
 	}
 	for i := range calls {
-		if call := &calls[i]; !here && call.Comm == x.c && !slices.Contains(x.streams, call.Stream) {
-			x.streams = append(x.streams, call.Stream)
+		if call := &calls[i]; !here && call.Comm == x.c && !slices.Contains(l.streams, call.Stream) {
+			l.streams = append(l.streams, call.Stream)
 		}
 	}
-	x.stream = x.streams[0]
-	x.queue.reset(x.stream)
+	l.stream = l.streams[0]
+	x.queue.reset(l.stream)
 }
 
 // check adds the calls to the launch. It refuses wrong calls before any call has an effect.
@@ -103,24 +104,24 @@ func (x *Path) addOp(call *calls.Call) error {
 	op.plain, op.sendID = place.Kind == device.Host, place.ID
 	place, err = stream.Locate(call, "recvbuff", call.Recv, recv)
 	op.bounce, op.recvID = place.Kind == device.Host, place.ID
-	x.ops = append(x.ops, op)
+	x.launch.ops = append(x.launch.ops, op)
 	return err
 }
 
 // otherStreams checks all streams except the first, which Put enters later. It returns the graph that captures them.
 func (x *Path) otherStreams() (first device.Capture, err error) {
-	return stream.Capturing(x.c, x.streams[1:])
+	return stream.Capturing(x.c, x.launch.streams[1:])
 }
 
 // firstStream checks the first stream, which Put has entered and which is on device on. The graph that captures it
 // must be that of the other streams.
 func (x *Path) firstStream(on int, others device.Capture) (err error) {
-	if x.capture, err = stream.CapturingOn(x.c, on, x.stream); err != nil {
+	if x.launch.capture, err = stream.CapturingOn(x.c, on, x.launch.stream); err != nil {
 		return err
 	}
-	x.queue.paced = x.n > 1 && x.capture.ID == 0
-	if len(x.streams) > 1 {
-		return stream.SameCapture(others, x.capture)
+	x.queue.paced = x.n > 1 && x.launch.capture.ID == 0
+	if len(x.launch.streams) > 1 {
+		return stream.SameCapture(others, x.launch.capture)
 	}
 	return nil
 }
@@ -134,33 +135,33 @@ func (x *Path) announce(group []calls.Call) error {
 			continue
 		}
 		sh := calls.ShapeOf(call)
-		x.calls++
-		n := recorder.Of(x.c).Add(x.calls, &sh, &x.entry)
+		x.counts.calls++
+		n := recorder.Of(x.c).Add(x.counts.calls, &sh, &x.entry)
 		if call.Count == 0 {
 			recorder.Of(x.c).End(n, recorder.Completed)
 		} else {
-			x.ops[len(x.inFlight)].number = x.calls
-			x.inFlight = append(x.inFlight, n)
+			x.launch.ops[len(x.launch.inFlight)].number = x.counts.calls
+			x.launch.inFlight = append(x.launch.inFlight, n)
 		}
 		if err := x.compare(&sh); err != nil {
 			return x.c.Fail(err)
 		}
 	}
-	x.moves = recorder.MessageCount{}
-	for i := range x.msgs {
-		m := &x.msgs[i]
-		x.moves.Bytes += m.bytes
+	x.launch.moves = recorder.MessageCount{}
+	for i := range x.launch.msgs {
+		m := &x.launch.msgs[i]
+		x.launch.moves.Bytes += m.bytes
 		if m.send {
-			x.moves.Sends++
+			x.launch.moves.Sends++
 		} else {
-			x.moves.Recvs++
+			x.launch.moves.Recvs++
 		}
 		if err := x.compareMessage(m); err != nil {
 			return x.c.Fail(err)
 		}
 	}
-	if len(x.msgs) > 0 && x.capture.ID == 0 {
-		x.inFlight = append(x.inFlight, recorder.Of(x.c).AddMessages(x.moves))
+	if len(x.launch.msgs) > 0 && x.launch.capture.ID == 0 {
+		x.launch.inFlight = append(x.launch.inFlight, recorder.Of(x.c).AddMessages(x.launch.moves))
 	}
 	return nil
 }
@@ -168,31 +169,31 @@ func (x *Path) announce(group []calls.Call) error {
 // enqueue puts the launch on its streams.
 func (x *Path) enqueue() error {
 	d := x.dev
-	x.number++
-	if x.number == 0 {
-		x.number = 1
+	x.launch.number++
+	if x.launch.number == 0 {
+		x.launch.number = 1
 	}
-	if err := d.Follow(x.stream, x.capture); err != nil {
+	if err := d.Follow(x.launch.stream, x.launch.capture); err != nil {
 		return err
 	}
-	if err := d.Join(x.stream, x.streams[1:]); err != nil {
+	if err := d.Join(x.launch.stream, x.launch.streams[1:]); err != nil {
 		return err
 	}
-	recorder.Of(x.c).Launched(x.inFlight, x.number, x.capture.ID != 0 || x.n == 1)
+	recorder.Of(x.c).Launched(x.launch.inFlight, x.launch.number, x.launch.capture.ID != 0 || x.n == 1)
 	if x.n > 1 {
 		own := x.page.rank(x.me)
-		x.queue.write(&own.current, x.number)
+		x.queue.write(&own.current, x.launch.number)
 		x.queue.write(&own.waited, 0)
 	}
 	x.forget()
 	if err := x.count(); err != nil {
 		return err
 	}
-	if x.capture.ID != 0 {
-		recorder.Of(x.c).Captured(x.graph, x.inFlight, x.number, x.moves)
+	if x.launch.capture.ID != 0 {
+		recorder.Of(x.c).Captured(x.graph, x.launch.inFlight, x.launch.number, x.launch.moves)
 	}
-	for i := range x.ops {
-		if err := x.collective(&x.ops[i]); err != nil {
+	for i := range x.launch.ops {
+		if err := x.collective(&x.launch.ops[i]); err != nil {
 			return err
 		}
 	}
@@ -202,18 +203,18 @@ func (x *Path) enqueue() error {
 	if x.n > 1 {
 		own := x.page.rank(x.me)
 		x.queue.write(&own.current, 0)
-		if x.capture.ID == 0 {
-			x.queue.write(&own.ended, x.number)
+		if x.launch.capture.ID == 0 {
+			x.queue.write(&own.ended, x.launch.number)
 		}
 	}
 	if err := x.queue.flush(); err != nil {
 		return err
 	}
-	err := d.End(x.stream, x.streams[1:], x.capture)
-	if x.capture.ID != 0 {
+	err := d.End(x.launch.stream, x.launch.streams[1:], x.launch.capture)
+	if x.launch.capture.ID != 0 {
 		x.captured.Store(true)
 	} else {
-		x.watcher.last.Store(x.number)
+		x.watcher.last.Store(x.launch.number)
 	}
 	return err
 }
@@ -221,10 +222,10 @@ func (x *Path) enqueue() error {
 // breakOff makes the streams leave a launch that was enqueued only in part. If the driver refuses, it sets x.torn, and
 // the watcher tries again.
 func (x *Path) breakOff() {
-	x.queue.reset(x.stream)
+	x.queue.reset(x.launch.stream)
 	err := x.join()
 	if x.n > 1 {
-		if x.lent.Load() {
+		if x.published.lent.Load() {
 			atomic.StoreUint32(&x.page.rank(x.me).gateIn, 0) // this launch has not waited for its tokens
 			x.unsay(saidWords)
 			x.passGates()
@@ -232,8 +233,8 @@ func (x *Path) breakOff() {
 		x.queue.write(&x.page.rank(x.me).current, 0)
 	}
 	err = errors.Join(err, x.queue.flush())
-	if x.capture.ID == 0 {
-		err = errors.Join(err, x.driver.Record(x.dev.Last(x.capture), x.stream))
+	if x.launch.capture.ID == 0 {
+		err = errors.Join(err, x.driver.Record(x.dev.Last(x.launch.capture), x.launch.stream))
 	}
 	x.torn = err != nil
 }

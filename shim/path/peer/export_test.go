@@ -40,7 +40,7 @@ var (
 func OperationOf(call *calls.Call) *Operation { return &operation{call: call} }
 
 // Regions returns the memory that a rank has registered. The caller holds the lock of the device.
-func Regions(x *Path) []*Region { return x.regions }
+func Regions(x *Path) []*Region { return x.published.regions }
 
 // Replace makes a region one of an earlier allocation at the same address.
 func Replace(r *Region) { r.pieces[0].id++ }
@@ -70,8 +70,8 @@ func SetSerial(x *Path, owner, region, peer int, serial uint64) {
 
 // MessagesLent returns how many messages of the last launch lend their buffers.
 func MessagesLent(x *Path) (n int) {
-	for i := range x.msgs {
-		if x.msgs[i].lent != nil {
+	for i := range x.launch.msgs {
+		if x.launch.msgs[i].lent != nil {
 			n++
 		}
 	}
@@ -85,7 +85,7 @@ func OwnSaid(x *Path) unsafe.Pointer { return x.exchange.said(x.me, 0, 0) }
 func PairBytes(x *Path) int64 { return x.exchange.pairBytes }
 
 // Tried returns the addresses of memory that a path has tried to publish without registration.
-func Tried(x *Path) map[uintptr]bool { return x.unasked.tried }
+func Tried(x *Path) map[uintptr]bool { return x.published.unasked.tried }
 
 // WatcherOver returns a channel that is closed when the watcher of a path has ended.
 func WatcherOver(x *Path) <-chan struct{} { return x.watcher.over }

@@ -58,12 +58,12 @@ func Attach(c *comm.Core) (why string, err error) {
 	}
 	n, d := c.Ranks, stream.Of(c)
 	x := &Path{
-		c: c, dev: d, news: newsSlot.Of(c), driver: device.Active().(device.Peers), n: n, me: c.Rank,
-		ctx: d.Context, pool: d.Pool,
-		exchange: exchange{n: n, me: c.Rank, of: make([]unsafe.Pointer, n)}, opened: make([]openRegion, n*maxRegions),
-		lanes: make([]lane, 2*n), sent: make([]uint64, n), wanted: make([]uint64, n),
-		entry:     dispatch.Entry{Algorithm: algorithm},
-		mostSides: stream.SidesOfLaunch(c), state: state{round: numSlots},
+		c: c, dev: d, driver: device.Active().(device.Peers), ctx: d.Context, pool: d.Pool, n: n, me: c.Rank,
+		exchange: exchange{n: n, me: c.Rank, of: make([]unsafe.Pointer, n)},
+		lanes:    make([]lane, 2*n), sides: sides{most: stream.SidesOfLaunch(c)}, slots: slots{round: numSlots},
+		counts: counts{sent: make([]uint64, n), wanted: make([]uint64, n)},
+		opened: opened{regions: make([]openRegion, n*maxRegions)}, news: newsSlot.Of(c),
+		entry: dispatch.Entry{Algorithm: algorithm},
 	}
 	x.queue.c, x.queue.me, x.queue.driver = c, c.Rank, x.driver
 	x.queue.batch = make([]device.Word, 0, device.MaxWords)
@@ -76,9 +76,9 @@ func Attach(c *comm.Core) (why string, err error) {
 		x.joint = x.joint && c.Table[r].Identity == c.Table[0].Identity
 	}
 	for range stream.MaxSides {
-		x.joints = append(x.joints, new(device.Event))
+		x.sides.joints = append(x.sides.joints, new(device.Event))
 	}
-	x.unasked.begin(c.Cfg)
+	x.published.unasked.begin(c.Cfg)
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if why, err = x.meet(); err != nil || why != "" {
 		x.free(true)
@@ -221,7 +221,7 @@ func (x *Path) offer(w sharedWhere) error {
 // prepareAll makes the kernels and events of all launches. Later, a driver may wait for the work of the device before
 // it makes one, and that work may wait for this rank.
 func (x *Path) prepareAll() error {
-	return errors.Join(x.driver.LoadKernels(), x.dev.Prepare(), stream.NewEvents(x.joints...))
+	return errors.Join(x.driver.LoadKernels(), x.dev.Prepare(), stream.NewEvents(x.sides.joints...))
 }
 
 // sayNothing clears the words and counters in the exchange memory of this rank, so that it lends nothing. It waits
@@ -285,7 +285,7 @@ func (x *Path) free(read bool) {
 	}
 	x.pool.Leave(x)
 	x.pool.Give(x.own)
-	stream.FreeEvents(x.joints...)
+	stream.FreeEvents(x.sides.joints...)
 	x.exchange.free(x.driver, x.ctx, read, x.pool.Later)
 	if x.page != nil && x.page.at != 0 {
 		x.reading.Lock()

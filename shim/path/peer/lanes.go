@@ -23,6 +23,13 @@ type track struct {
 	next  int   // whose turn it is
 }
 
+// sides is the side streams of a launch.
+type sides struct {
+	streams []device.Stream // until the launch's stream has joined them
+	joints  []*device.Event // by side stream
+	most    int             // of a launch
+}
+
 // fork gives each lane of the launch a stream. In a graph, nodes of one stream keep their order, so it uses only one.
 func (x *Path) fork() error {
 	if err := x.queue.flush(); err != nil {
@@ -37,9 +44,9 @@ func (x *Path) fork() error {
 			}
 		}
 	}
-	x.sides = x.sides[:0]
-	if n := min(x.mostSides, lanes-1); n > 0 && x.capture.ID == 0 {
-		x.sides = x.pool.Sides(x.sides, n, x, &x.page.rank(x.me).ended, x.number)
+	x.sides.streams = x.sides.streams[:0]
+	if n := min(x.sides.most, lanes-1); n > 0 && x.launch.capture.ID == 0 {
+		x.sides.streams = x.pool.Sides(x.sides.streams, n, x, &x.page.rank(x.me).ended, x.launch.number)
 	}
 	if err := x.forkSides(); err != nil {
 		return err
@@ -82,18 +89,18 @@ func (x *Path) turn(i int) int {
 
 // forkSides makes a track of each stream of the launch.
 func (x *Path) forkSides() error {
-	for len(x.tracks) < 1+len(x.sides) {
+	for len(x.tracks) < 1+len(x.sides.streams) {
 		x.tracks = append(x.tracks, track{})
 	}
-	x.tracks = x.tracks[:1+len(x.sides)]
+	x.tracks = x.tracks[:1+len(x.sides.streams)]
 	for i := range x.tracks {
 		x.tracks[i].lanes, x.tracks[i].next = x.tracks[i].lanes[:0], 0
 	}
-	x.tracks[0].on = x.stream
-	for i, s := range x.sides {
+	x.tracks[0].on = x.launch.stream
+	for i, s := range x.sides.streams {
 		x.tracks[1+i].on = s
 		if i == 0 {
-			if err := x.driver.Record(x.dev.Joint, x.stream); err != nil {
+			if err := x.driver.Record(x.dev.Joint, x.launch.stream); err != nil {
 				return err
 			}
 		}
@@ -101,7 +108,7 @@ func (x *Path) forkSides() error {
 			return err
 		}
 	}
-	x.queue.shareRoom(len(x.sides))
+	x.queue.shareRoom(len(x.sides.streams))
 	return nil
 }
 
@@ -135,12 +142,12 @@ func (x *Path) turns(t *track, line int) (more bool, err error) {
 
 // join makes the launch's stream wait for the side streams. After an error it can go on with the streams that are left.
 func (x *Path) join() error {
-	for n := len(x.sides) - 1; n >= 0; n-- {
-		s, e := x.sides[n], *x.joints[n]
-		if err := errors.Join(x.driver.Record(e, s), x.driver.Follow(x.stream, e)); err != nil {
+	for n := len(x.sides.streams) - 1; n >= 0; n-- {
+		s, e := x.sides.streams[n], *x.sides.joints[n]
+		if err := errors.Join(x.driver.Record(e, s), x.driver.Follow(x.launch.stream, e)); err != nil {
 			return err
 		}
-		x.sides = x.sides[:n]
+		x.sides.streams = x.sides.streams[:n]
 	}
 	return nil
 }

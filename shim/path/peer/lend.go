@@ -72,7 +72,7 @@ func (x *Path) consider(op *operation) error {
 	if all <= x.lendAbove() || !whole && block%lendAlign != 0 || x.pushes(op) && x.oneShot(op) {
 		return nil
 	}
-	op.look = x.looks
+	op.look = x.opened.owners
 	send, recv := call.Extents()
 	scaled := calls.Kinds[call.Kind].Reduces && call.Op == calls.OpPreMulSum // the contribution differs from the buffer
 	if send > 0 && !scaled && lendAligned(op.send) && (!op.inPlace || call.Kind != calls.AllToAll) {

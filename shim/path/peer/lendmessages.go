@@ -7,13 +7,13 @@ package peer
 
 // considerMessages decides which messages this rank lends, and which peers may lend it theirs.
 func (x *Path) considerMessages() error {
-	for i := range x.msgs {
-		m := &x.msgs[i]
+	for i := range x.launch.msgs {
+		m := &x.launch.msgs[i]
 		m.lent, m.look = nil, false
 		switch {
 		case m.bytes <= x.lendAbove() || m.peer == x.me:
 		case !m.send:
-			m.look = x.looks.has(m.peer)
+			m.look = x.opened.owners.has(m.peer)
 		case lendAligned(m.at):
 			if m.lent = x.lendableTo(m.peer, m.at, m.bytes, m.id, m.number); m.lent == nil {
 				continue

@@ -11,6 +11,14 @@ import (
 // Each rank records its calls in the page and compares them with those of its peers. No rank waits. The last rank to
 // call finds a difference, however far apart the streams are.
 
+// counts is how many calls this rank has made. Put changes it.
+type counts struct {
+	calls  uint64   // collectives
+	hash   uint32   // of all these collectives
+	sent   []uint64 // messages, by peer
+	wanted []uint64 // messages to be received, by peer
+}
+
 // read returns the call with a number and its hash. ok is false if the record does not hold that call.
 func (r *callRecord) read(number uint64) (sh calls.Shape, hash uint32, ok bool) {
 	tag := r.tag.Load()
@@ -18,25 +26,26 @@ func (r *callRecord) read(number uint64) (sh calls.Shape, hash uint32, ok bool) 
 	return sh, uint32(tag), tag>>32 == number&(1<<32-1) && r.tag.Load() == tag
 }
 
-// compare records call x.calls in the page. It compares the hash of this and all earlier calls with the hash of each
+// compare records the last call in the page. It compares the hash of this and all earlier calls with the hash of each
 // peer.
 func (x *Path) compare(s *calls.Shape) error {
 	if x.n == 1 {
 		return nil
 	}
+	n := &x.counts
 	graph := uint32(0) // replays come at other times than calls, so all ranks must capture a call or none
-	if x.capture.ID != 0 {
+	if x.launch.capture.ID != 0 {
 		graph = 1
 	}
-	x.hash = program.Signature(uint64(x.hash), uint64(s.Signature()), uint64(graph))
-	r := &x.page.rank(x.me).calls[x.calls%callsKept]
+	n.hash = program.Signature(uint64(n.hash), uint64(s.Signature()), uint64(graph))
+	r := &x.page.rank(x.me).calls[n.calls%callsKept]
 	r.tag.Store(0)
 	r.what.Store(s.Pack())
 	r.count.Store(s.Count)
 	r.graph.Store(graph)
-	r.tag.Store(x.calls<<32 | uint64(x.hash))
+	r.tag.Store(n.calls<<32 | uint64(n.hash))
 	for peer := range x.n {
-		if _, hash, ok := x.page.rank(peer).calls[x.calls%callsKept].read(x.calls); ok && hash != x.hash {
+		if _, hash, ok := x.page.rank(peer).calls[n.calls%callsKept].read(n.calls); ok && hash != n.hash {
 			return x.different(peer)
 		}
 	}
@@ -48,8 +57,8 @@ func (x *Path) compare(s *calls.Shape) error {
 func (x *Path) different(peer int) error {
 	lo, hi := min(peer, x.me), max(peer, x.me)
 	err := fmt.Errorf("shim: operation %d or one before it: rank %d and rank %d made different calls: %w",
-		x.calls, lo, hi, errdefs.ErrMismatch)
-	for n := x.calls; n > 0 && n+callsKept > x.calls; n-- {
+		x.counts.calls, lo, hi, errdefs.ErrMismatch)
+	for n := x.counts.calls; n > 0 && n+callsKept > x.counts.calls; n-- {
 		a, _, known := x.page.rank(lo).calls[n%callsKept].read(n)
 		b, _, there := x.page.rank(hi).calls[n%callsKept].read(n)
 		own, theirs := &x.page.rank(lo).calls[n%callsKept], &x.page.rank(hi).calls[n%callsKept]
@@ -71,10 +80,10 @@ func (x *Path) compareMessage(m *message) error {
 		return nil
 	}
 	own, theirs := &x.page.rank(x.me).sent[m.peer], &x.page.rank(m.peer).wanted[x.me]
-	numbers, from, to := x.sent, x.me, m.peer
+	numbers, from, to := x.counts.sent, x.me, m.peer
 	if !m.send {
 		own, theirs = &x.page.rank(x.me).wanted[m.peer], &x.page.rank(m.peer).sent[x.me]
-		numbers, from, to = x.wanted, m.peer, x.me
+		numbers, from, to = x.counts.wanted, m.peer, x.me
 	}
 	numbers[m.peer]++
 	number := numbers[m.peer]

@@ -53,7 +53,7 @@ func (x *Path) addMessage(call *calls.Call) error {
 		return err
 	}
 	m.bounce, m.id = place.Kind == device.Host, place.ID
-	if len(x.msgs) == 0 {
+	if len(x.launch.msgs) == 0 {
 		for i := range x.lanes {
 			x.lanes[i].first = -1
 		}
@@ -63,35 +63,35 @@ func (x *Path) addMessage(call *calls.Call) error {
 		l = &x.lanes[x.n+m.peer]
 	}
 	if l.first < 0 {
-		l.first = len(x.msgs)
+		l.first = len(x.launch.msgs)
 	} else {
-		x.msgs[l.last].next = len(x.msgs)
+		x.launch.msgs[l.last].next = len(x.launch.msgs)
 	}
-	l.last = len(x.msgs)
-	x.msgs = append(x.msgs, m)
+	l.last = len(x.launch.msgs)
+	x.launch.msgs = append(x.launch.msgs, m)
 	return nil
 }
 
 // matchOwn checks the messages of this rank to itself.
 func (x *Path) matchOwn() error {
-	if len(x.msgs) == 0 {
+	if len(x.launch.msgs) == 0 {
 		return nil
 	}
 	s, r := x.lanes[x.me].first, x.lanes[x.n+x.me].first
-	for ; s >= 0 && r >= 0; s, r = x.msgs[s].next, x.msgs[r].next {
-		if a, b := &x.msgs[s], &x.msgs[r]; a.bytes != b.bytes {
+	for ; s >= 0 && r >= 0; s, r = x.launch.msgs[s].next, x.launch.msgs[r].next {
+		if a, b := &x.launch.msgs[s], &x.launch.msgs[r]; a.bytes != b.bytes {
 			return a.call.Misuse(fmt.Errorf("a rank sends itself %d bytes and receives %d", a.bytes, b.bytes))
 		}
 	}
 	if i := max(s, r); i >= 0 {
-		return x.msgs[i].call.Misuse(errors.New("a rank that sends to itself must receive in the same group"))
+		return x.launch.msgs[i].call.Misuse(errors.New("a rank that sends to itself must receive in the same group"))
 	}
 	return nil
 }
 
 // messages enqueues the launch's sends and receives.
 func (x *Path) messages() error {
-	if len(x.msgs) == 0 {
+	if len(x.launch.msgs) == 0 {
 		return nil
 	}
 	x.copyOwn()
@@ -114,7 +114,7 @@ func (x *Path) messages() error {
 			more = more || left
 		}
 	}
-	x.queue.onto(x.stream, 0)
+	x.queue.onto(x.launch.stream, 0)
 	if err := x.join(); err != nil {
 		return err
 	}
@@ -128,8 +128,8 @@ func (x *Path) messages() error {
 // copyOwn enqueues copies for the messages of this rank to itself.
 func (x *Path) copyOwn() {
 	s, r := x.lanes[x.me].first, x.lanes[x.n+x.me].first
-	for ; s >= 0; s, r = x.msgs[s].next, x.msgs[r].next {
-		x.queue.copy(x.msgs[r].at, x.msgs[s].at, x.msgs[s].bytes)
+	for ; s >= 0; s, r = x.launch.msgs[s].next, x.launch.msgs[r].next {
+		x.queue.copy(x.launch.msgs[r].at, x.launch.msgs[s].at, x.launch.msgs[s].bytes)
 	}
 }
 
@@ -137,7 +137,7 @@ func (x *Path) copyOwn() {
 // its buffer to the slot, unless it lends the buffer. The receiver copies it from the slot, or from the sender's
 // buffer.
 func (x *Path) step(l *lane) error {
-	m := &x.msgs[l.first]
+	m := &x.launch.msgs[l.first]
 	n, slot := min(x.exchange.pairBytes, m.bytes-l.off), l.chunk%pairSlots
 	owner, reader, awaited, given := l.peer, x.me, tokenReady, tokenFree
 	if l.send {

@@ -26,6 +26,14 @@ type openRegion struct {
 	next   time.Time // when to try again
 }
 
+// opened is what this rank has opened. Only the watcher uses it, except owners.
+type opened struct {
+	regions []openRegion // of all ranks, maxRegions each
+	again   *time.Timer  // until the watcher looks at regions again
+	unquiet time.Time    // since when opening or closing waits for pending launches
+	owners  rankSet      // ranks that may lend buffers: this rank has opened a region of theirs
+}
+
 // The pauses between looks for a moment without pending launches. They grow as the wait does.
 const (
 	quietSoon   = 200 * time.Microsecond
@@ -102,7 +110,7 @@ func (x *Path) openRegions() (o opening) {
 func (x *Path) eachOpen(f func(owner, index int, own *openRegion, rec *regionRecord)) {
 	for owner := range x.n {
 		for i := 0; i < maxRegions && owner != x.me; i++ {
-			f(owner, i, &x.opened[owner*maxRegions+i], x.recordOf(owner, i))
+			f(owner, i, &x.opened.regions[owner*maxRegions+i], x.recordOf(owner, i))
 		}
 	}
 }
@@ -223,10 +231,10 @@ func (x *Path) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
 	defer x.queue.putting.Unlock()
 	said := &rec.opened[x.me]
 	said.at.Store(uint64(uintptr(own.at)))
-	said.since.Store(x.calls)
-	said.wanted.Store(x.wanted[owner])
+	said.since.Store(x.counts.calls)
+	said.wanted.Store(x.counts.wanted[owner])
 	said.serial.Store(own.serial)
-	x.looks |= one(owner)
+	x.opened.owners |= one(owner)
 	return true
 }
 
@@ -236,8 +244,8 @@ func (x *Path) closeRegions() {
 		return // the context is gone, with everything in it
 	}
 	defer x.driver.Leave()
-	for i := range x.opened {
-		if x.opened[i].at != nil {
+	for i := range x.opened.regions {
+		if x.opened.regions[i].at != nil {
 			x.closeRegion(i/maxRegions, i%maxRegions, x.pool.Later)
 		}
 	}
@@ -245,7 +253,7 @@ func (x *Path) closeRegions() {
 
 // closeRegion closes a region of a peer if this rank has opened it. when says when the driver may close it.
 func (x *Path) closeRegion(owner, index int, when func(free func())) {
-	own := &x.opened[owner*maxRegions+index]
+	own := &x.opened.regions[owner*maxRegions+index]
 	at, size := own.at, own.size
 	switch {
 	case own.imported && own.mapped:
@@ -271,24 +279,24 @@ func (x *Path) lookAtRegions() {
 	switch {
 	case o.again || again:
 		x.lookAgain(regionsAgain)
-	case o.waits && x.unquiet.IsZero():
-		x.unquiet = time.Now()
+	case o.waits && x.opened.unquiet.IsZero():
+		x.opened.unquiet = time.Now()
 		x.lookAgain(quietSoon)
 	case !o.waits && o.later < never:
 		x.lookAgain(o.later)
 	case o.waits:
-		x.lookAgain(min(max(time.Since(x.unquiet)/16, quietSoon), quietLatest))
+		x.lookAgain(min(max(time.Since(x.opened.unquiet)/16, quietSoon), quietLatest))
 	}
 	if !o.waits {
-		x.unquiet = time.Time{}
+		x.opened.unquiet = time.Time{}
 	}
 }
 
 // lookAgain makes the watcher look after a pause, which replaces an earlier one.
 func (x *Path) lookAgain(pause time.Duration) {
-	if x.looking == nil {
-		x.looking = time.AfterFunc(pause, x.news.tell)
+	if x.opened.again == nil {
+		x.opened.again = time.AfterFunc(pause, x.news.tell)
 		return
 	}
-	x.looking.Reset(pause)
+	x.opened.again.Reset(pause)
 }

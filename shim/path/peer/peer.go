@@ -19,62 +19,48 @@ import (
 // Path is the state of a communicator whose ranks exchange data through device memory (docs/design/peer-memory.md).
 // Device.Mu guards it, except the fields of the watcher.
 type Path struct {
-	c        *comm.Core
-	dev      *stream.Device
-	news     *news
-	driver   device.Peers
-	ctx      device.Context
-	n, me    int
-	page     *tokenPage // nil for one rank
-	queue    queue
-	exchange exchange
-	reading  sync.Mutex // held to unmap the page, and to read it where nothing else delays the unmapping
-
-	joint bool // all ranks share a device
-
+	c      *comm.Core
+	dev    *stream.Device
+	driver device.Peers
+	ctx    device.Context
 	pool   *stream.Pool
-	own    device.Stream   // for calls without a stream
-	lanes  []lane          // sends by peer, then receives by peer
-	tracks []track         // of the launch's stream, then of the side streams
-	sides  []device.Stream // beside the launch's stream, until it has joined them
-	joints []*device.Event // by side stream
+	own    device.Stream // for calls without a stream
+	n, me  int
+	joint  bool // all ranks share a device
 
-	mostSides int // of a launch
+	page     *tokenPage // nil for one rank
+	reading  sync.Mutex // held to unmap the page, and to read it where nothing else delays the unmapping
+	exchange exchange
 
-	number uint32 // of the last launch
+	queue     queue
+	launch    launch
+	lanes     []lane  // sends by peer, then receives by peer
+	tracks    []track // of the launch's stream, then of the side streams
+	sides     sides
+	slots     slots
+	counts    counts
+	published published
+	opened    opened
+	news      *news
 
-	state state // of slots
-
-	// State of the launch that is being enqueued:
-	stream  device.Stream
-	capture device.Capture
-	streams []device.Stream
-	ops     []operation
-	msgs    []message
-
-	calls    uint64   // number of collectives called
-	hash     uint32   // of all these collectives
-	sent     []uint64 // number of messages sent, by peer
-	wanted   []uint64 // number of messages received, by peer
 	entry    dispatch.Entry
-	inFlight []uint64              // flight records of the launch
-	moves    recorder.MessageCount // messages of the launch
-	graph    *recorder.Graph       // of the latest capture
-
-	regions []*region    // that this rank has published
-	unasked unasked      // memory that the program has not registered
-	offers  offers       // of the mapped ones of regions
-	serial  uint64       // of the last region
-	opened  []openRegion // of all ranks, maxRegions each; only the watcher uses it
-	looking *time.Timer  // until the watcher looks at regions again; only the watcher uses it
-	unquiet time.Time    // since when opening or closing waits for pending launches; only the watcher uses it
-	looks   rankSet      // ranks that may lend buffers: this rank has opened a region of theirs
-	lent    atomic.Bool  // this rank has lent a buffer
-
-	torn     bool        // the last launch was enqueued only in part, and breakOff has failed
-	captured atomic.Bool // a launch is in a graph
+	graph    *recorder.Graph // of the latest capture
+	torn     bool            // the last launch was enqueued only in part, and breakOff has failed
+	captured atomic.Bool     // a launch is in a graph
 	watcher  watcher
 	grace    grace // only the watcher uses it
+}
+
+// launch is what one Put enqueues.
+type launch struct {
+	number   uint32 // of the last launch
+	stream   device.Stream
+	capture  device.Capture
+	streams  []device.Stream
+	ops      []operation
+	msgs     []message
+	inFlight []uint64              // flight records
+	moves    recorder.MessageCount // messages
 }
 
 // operation is a collective of a launch.
@@ -170,5 +156,5 @@ func (s rankSet) each(f func(r int)) {
 
 // slotAt returns the address of a rank's slot in a round of the call that is being enqueued.
 func (x *Path) slotAt(rank, round int) unsafe.Pointer {
-	return x.exchange.slot(rank, x.state.slot(round))
+	return x.exchange.slot(rank, x.slots.slot(round))
 }

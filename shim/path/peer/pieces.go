@@ -57,7 +57,7 @@ func (x *Path) exportPieces(r *region) error {
 
 // offerPieces lets peers ask for the pieces of a region.
 func (x *Path) offerPieces(serial uint64, of []piece) error {
-	o := &x.offers
+	o := &x.published.offers
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.server == nil {
@@ -74,9 +74,9 @@ func (x *Path) offerPieces(serial uint64, of []piece) error {
 
 // forgetPieces ends the answers for a region, and gives its pieces back to the driver.
 func (x *Path) forgetPieces(r *region) {
-	x.offers.mu.Lock()
-	defer x.offers.mu.Unlock()
-	delete(x.offers.of, r.serial)
+	x.published.offers.mu.Lock()
+	defer x.published.offers.mu.Unlock()
+	delete(x.published.offers.of, r.serial)
 	x.releasePieces(r)
 }
 
@@ -92,27 +92,27 @@ func (x *Path) releasePieces(r *region) {
 
 // stopPieces ends all answers. No call follows.
 func (x *Path) stopPieces() {
-	x.offers.mu.Lock()
-	defer x.offers.mu.Unlock()
-	if x.offers.server == nil {
+	x.published.offers.mu.Lock()
+	defer x.published.offers.mu.Unlock()
+	if x.published.offers.server == nil {
 		return
 	}
-	x.offers.server.Close()
-	x.offers.of = nil
-	for _, r := range x.regions {
+	x.published.offers.server.Close()
+	x.published.offers.of = nil
+	for _, r := range x.published.regions {
 		x.releasePieces(r)
 	}
 }
 
 // descriptors returns the pieces of a region, none if one cannot be exported. The caller closes them.
 func (x *Path) descriptors(serial uint64) (all []device.Piece) {
-	x.offers.mu.Lock()
-	defer x.offers.mu.Unlock()
+	x.published.offers.mu.Lock()
+	defer x.published.offers.mu.Unlock()
 	if x.driver.EnterContext(x.ctx) != nil {
 		return nil
 	}
 	defer x.driver.Leave()
-	for _, p := range x.offers.of[serial] {
+	for _, p := range x.published.offers.of[serial] {
 		fd, err := x.driver.ExportPiece(p.handle)
 		if err != nil {
 			pieces.Close(all)

@@ -65,16 +65,16 @@ func (u *unasked) begin(cfg *settings.Config) {
 // notice notes that a launch has used a buffer of an allocation. When a second launch does, it offers the buffer to the
 // watcher. Hot path.
 func (x *Path) notice(at unsafe.Pointer, size int64, id uint64) {
-	u := &x.unasked
+	u := &x.published.unasked
 	if u.off || id == 0 {
 		return
 	}
 	s, end := &u.seen[id%sightings], uintptr(at)+uintptr(size)
 	switch {
-	case s.id != id, end > s.end, s.offered && x.number-s.number > longUnused:
-		*s = sighting{id: id, end: end, number: x.number}
-	case !s.offered && s.number != x.number && len(u.offers) < cap(u.offers):
-		s.offered, s.number = true, x.number
+	case s.id != id, end > s.end, s.offered && x.launch.number-s.number > longUnused:
+		*s = sighting{id: id, end: end, number: x.launch.number}
+	case !s.offered && s.number != x.launch.number && len(u.offers) < cap(u.offers):
+		s.offered, s.number = true, x.launch.number
 		u.offers = append(u.offers, offer{uintptr(at), uintptr(size)})
 		x.news.tell()
 	}
@@ -98,7 +98,7 @@ func (x *Path) publishUnasked() (again bool) {
 	if !x.dev.Mu.TryLock() {
 		return true
 	}
-	u := &x.unasked
+	u := &x.published.unasked
 	news := u.stale && x.sweep()
 	// The lock keeps this memory allocated: freeing it calls WithdrawAt, which takes the lock.
 	for _, m := range memory.InContext(x.ctx) {
@@ -156,21 +156,21 @@ func (x *Path) publishRecurring(o offer) (news, again bool) {
 	if err == nil {
 		last := r.pieces[len(r.pieces)-1]
 		r.origin, r.at, r.size = recurring, r.base(), last.base+last.size-r.base()
-		if slices.ContainsFunc(x.regions, r.covers) || !x.makeRoom() {
+		if slices.ContainsFunc(x.published.regions, r.covers) || !x.makeRoom() {
 			return false, false
 		}
 		err = x.enter(r, &handle)
 	}
 	if err != nil {
-		x.unasked.short++
+		x.published.unasked.short++
 		x.giveUp()
 	}
-	if err != nil && !x.unasked.said {
-		x.unasked.said = true
+	if err != nil && !x.published.unasked.said {
+		x.published.unasked.said = true
 		x.c.Log.Info(log.Init, "memory at %#x recurs in calls, and is exchanged by way of copies: %v. "+
 			"More such memory is not reported", o.at, err)
 	}
-	x.unasked.some.Store(x.unasked.some.Load() || err == nil)
+	x.published.unasked.some.Store(x.published.unasked.some.Load() || err == nil)
 	return err == nil, false
 }
 
@@ -184,7 +184,7 @@ func (r *region) covers(other *region) bool {
 func (x *Path) makeRoom() bool {
 	var oldest *region
 	n := 0
-	for _, r := range x.regions {
+	for _, r := range x.published.regions {
 		if r.origin == asked {
 			continue
 		}
@@ -195,16 +195,16 @@ func (x *Path) makeRoom() bool {
 	if n < maxUnasked {
 		return true
 	}
-	return oldest != nil && x.number-oldest.used > longUnused && x.retire(oldest) == nil
+	return oldest != nil && x.launch.number-oldest.used > longUnused && x.retire(oldest) == nil
 }
 
 // sweep withdraws recurring memory that is gone. It reports whether there was some. Device.Mu must be held.
 func (x *Path) sweep() (news bool) {
-	u := &x.unasked
+	u := &x.published.unasked
 	u.stale = false
 	some := false
-	for i := len(x.regions) - 1; i >= 0; i-- {
-		r := x.regions[i]
+	for i := len(x.published.regions) - 1; i >= 0; i-- {
+		r := x.published.regions[i]
 		if r.origin != recurring {
 			continue
 		}
@@ -224,7 +224,7 @@ func (x *Path) sweep() (news bool) {
 
 // giveUp ends the search if it has found too little.
 func (x *Path) giveUp() {
-	if u := &x.unasked; u.short >= mostShort && !u.off {
+	if u := &x.published.unasked; u.short >= mostShort && !u.off {
 		u.off = true
 		x.c.Log.Info(log.Init, "%d allocations recurred and were freed before %d more calls, or cannot be used in place: "+
 			"from now on only memory that the program registers is", u.short, fewUses)
@@ -242,7 +242,7 @@ func (x *Path) lives(r *region) bool {
 // sweepSometimes makes the watcher compare all numbers, once in a while. So memory that the program has freed does not
 // stay allocated because peers have it open.
 func (x *Path) sweepSometimes() {
-	u := &x.unasked
+	u := &x.published.unasked
 	if !u.some.Load() || time.Since(u.swept) < sweepPause || !x.dev.Mu.TryLock() {
 		return
 	}
@@ -258,21 +258,22 @@ func (x *Path) sweepSometimes() {
 func (x *Path) libraryAt(at unsafe.Pointer, size uintptr) *region {
 	x.dev.Mu.Lock()
 	defer x.dev.Mu.Unlock()
-	i := slices.IndexFunc(x.regions, func(r *region) bool { return r.origin == library && r.spans(at, int64(size)) })
+	all := x.published.regions
+	i := slices.IndexFunc(all, func(r *region) bool { return r.origin == library && r.spans(at, int64(size)) })
 	if i < 0 {
 		return nil
 	}
-	return x.regions[i]
+	return all[i]
 }
 
 // WithdrawAt withdraws memory of ncclMemAlloc that is about to be freed.
 func (x *Path) WithdrawAt(at unsafe.Pointer) {
 	x.dev.Mu.Lock()
-	delete(x.unasked.tried, uintptr(at))
-	i := slices.IndexFunc(x.regions, func(r *region) bool { return r.origin == library && r.at == uintptr(at) })
+	delete(x.published.unasked.tried, uintptr(at))
+	i := slices.IndexFunc(x.published.regions, func(r *region) bool { return r.origin == library && r.at == uintptr(at) })
 	var r *region
 	if i >= 0 {
-		r = x.regions[i]
+		r = x.published.regions[i]
 	}
 	x.dev.Mu.Unlock()
 	if r != nil {

@@ -89,6 +89,15 @@ type piece struct {
 // base returns the beginning of the allocation, or of the first piece.
 func (r *region) base() uintptr { return r.pieces[0].base }
 
+// published is what this rank has published.
+type published struct {
+	regions []*region
+	serial  uint64      // of the last region
+	unasked unasked     // memory that the program has not registered
+	offers  offers      // of the mapped ones of regions
+	lent    atomic.Bool // this rank has lent a buffer
+}
+
 func (x *Path) recordOf(rank, index int) *regionRecord { return &x.page.rank(rank).regions[index] }
 
 // register publishes memory of the communicator's device, and waits for the peers to open it. It returns nil if there
@@ -201,12 +210,12 @@ func (x *Path) enter(r *region, handle *device.Handle) error {
 		return fmt.Errorf("a rank can publish at most %d regions: %w", maxRegions, errdefs.ErrInvalidUsage)
 	}
 	if r.mapped {
-		if err := x.offerPieces(x.serial+1, r.pieces); err != nil {
+		if err := x.offerPieces(x.published.serial+1, r.pieces); err != nil {
 			return err
 		}
 	}
-	x.serial++
-	r.serial, r.used = x.serial, x.number
+	x.published.serial++
+	r.serial, r.used = x.published.serial, x.launch.number
 	rec := x.recordOf(x.me, r.index)
 	last := r.pieces[len(r.pieces)-1]
 	rec.base.Store(uint64(r.base()))
@@ -214,9 +223,9 @@ func (x *Path) enter(r *region, handle *device.Handle) error {
 	rec.handle = *handle
 	rec.serial.Store(r.serial)
 	if r.origin == asked { // it comes first, so that deregistering it sees who uses the memory
-		x.regions = slices.Insert(x.regions, 0, r)
+		x.published.regions = slices.Insert(x.published.regions, 0, r)
 	} else {
-		x.regions = append(x.regions, r)
+		x.published.regions = append(x.published.regions, r)
 	}
 	return nil
 }
@@ -261,10 +270,10 @@ func (x *Path) retire(r *region) error {
 	}
 	x.recordOf(x.me, r.index).serial.Store(0)
 	x.forgetPieces(r)
-	x.unasked.forget(r)
-	for i := range x.regions {
-		if x.regions[i] == r {
-			x.regions = append(x.regions[:i], x.regions[i+1:]...)
+	x.published.unasked.forget(r)
+	for i := range x.published.regions {
+		if x.published.regions[i] == r {
+			x.published.regions = append(x.published.regions[:i], x.published.regions[i+1:]...)
 			break
 		}
 	}
@@ -295,7 +304,7 @@ func (x *Path) openedByAll(r *region) bool {
 // in that call. id is the number of the allocation at the buffer's beginning. Hot path.
 func (x *Path) lendable(at unsafe.Pointer, size int64, id, call uint64) *region {
 	found := false
-	for _, r := range x.regions {
+	for _, r := range x.published.regions {
 		if !r.spans(at, size) {
 			continue
 		}
@@ -314,7 +323,7 @@ func (x *Path) lendable(at unsafe.Pointer, size int64, id, call uint64) *region 
 // messages to that peer. Hot path.
 func (x *Path) lendableTo(peer int, at unsafe.Pointer, size int64, id, number uint64) *region {
 	found := false
-	for _, r := range x.regions {
+	for _, r := range x.published.regions {
 		if !r.spans(at, size) {
 			continue
 		}
@@ -339,7 +348,7 @@ func (r *region) spans(at unsafe.Pointer, size int64) bool {
 // fresh reports whether a call may lend a buffer in a region: the memory is that which the peers have opened. If the
 // program has freed it, the addresses may belong to other allocations by now.
 func (x *Path) fresh(r *region, at unsafe.Pointer, size int64, id uint64) bool {
-	if r.mapped && r.origin == recurring && x.capture.ID != 0 {
+	if r.mapped && r.origin == recurring && x.launch.capture.ID != 0 {
 		return false // a program may map other memory there, and launch the graph again
 	}
 	from, to := uintptr(at), uintptr(at)+uintptr(size)
@@ -354,7 +363,7 @@ func (x *Path) fresh(r *region, at unsafe.Pointer, size int64, id uint64) bool {
 		}
 		if id != p.id || r.mapped && !x.driver.IsPiece(*(*unsafe.Pointer)(unsafe.Pointer(&p.base)), p.handle) {
 			if r.origin == recurring {
-				x.unasked.stale = true
+				x.published.unasked.stale = true
 				x.news.tell()
 			}
 			return false
@@ -375,20 +384,20 @@ func (x *Path) numberAt(at uintptr) uint64 {
 // lend notes that the launch lends a region. The region cannot be withdrawn before the launch has ended, or its graph
 // is destroyed.
 func (x *Path) lend(r *region) error {
-	x.lent.Store(true)
-	r.used = x.number
+	x.published.lent.Store(true)
+	r.used = x.launch.number
 	r.uses++
-	if x.capture.ID == 0 {
-		r.launch = x.number
+	if x.launch.capture.ID == 0 {
+		r.launch = x.launch.number
 		return nil
 	}
-	if r.capture == x.capture.ID {
+	if r.capture == x.launch.capture.ID {
 		return nil
 	}
-	if err := stream.OnGraphGone(x.capture, func() { r.graphs.Add(-1) }); err != nil {
+	if err := stream.OnGraphGone(x.launch.capture, func() { r.graphs.Add(-1) }); err != nil {
 		return err
 	}
-	r.capture = x.capture.ID
+	r.capture = x.launch.capture.ID
 	r.graphs.Add(1)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 // count enqueues the kernel that counts a graph's replays, before the first launch in that graph.
 func (x *Path) count() error {
-	if x.capture.ID == 0 || x.graph != nil && x.graph.Capture == x.capture.ID {
+	if x.launch.capture.ID == 0 || x.graph != nil && x.graph.Capture == x.launch.capture.ID {
 		return nil
 	}
 	d, f := x.dev, recorder.Of(x.c)
@@ -24,7 +24,7 @@ func (x *Path) count() error {
 	if x.page != nil {
 		current = &x.page.rank(x.me).current
 	}
-	g := recorder.NewGraph(x.capture.ID, r.Word(), current, x.c.Failed)
+	g := recorder.NewGraph(x.launch.capture.ID, r.Word(), current, x.c.Failed)
 	one := unsafe.Add(r.At, memory.WordSize)
 	atomic.StoreUint32(r.Word(), 0)
 	*(*uint32)(one) = 1
@@ -32,7 +32,7 @@ func (x *Path) count() error {
 		f.ForgetGraph(g)
 		d.Unlock(r)
 	}
-	if err := stream.OnGraphGone(x.capture, release); err != nil {
+	if err := stream.OnGraphGone(x.launch.capture, release); err != nil {
 		release()
 		return err
 	}

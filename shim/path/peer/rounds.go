@@ -65,8 +65,8 @@ func (p *rounds) ends(round int, rank rankSet) int {
 
 func (s rankSet) count() int { return bits.OnesCount32(uint32(s)) }
 
-// state is what a rank knows of its slots when the stream is at the end of what has been enqueued.
-type state struct {
+// slots is what a rank knows of its slots when the stream is at the end of what has been enqueued.
+type slots struct {
 	round  uint64            // number of the next round
 	of     uint64            // the capture of the last launch
 	unread [numSlots]rankSet // ranks that perhaps have not given back their token of the slot
@@ -85,20 +85,20 @@ const (
 
 // forget assumes the least if other launches may have come between the last one and this one: those of a graph.
 func (x *Path) forget() {
-	graph := x.capture.ID
-	if graph == x.state.of && (graph != 0 || !x.captured.Load()) {
+	graph := x.launch.capture.ID
+	if graph == x.slots.of && (graph != 0 || !x.captured.Load()) {
 		return
 	}
-	x.state.of = graph
+	x.slots.of = graph
 	for slot := range numSlots {
-		x.state.unread[slot] = x.everyone().without(x.me)
-		x.state.until[slot], x.state.words[slot] = 0, anyWords
+		x.slots.unread[slot] = x.everyone().without(x.me)
+		x.slots.until[slot], x.slots.words[slot] = 0, anyWords
 	}
 }
 
 // rounds enqueues the rounds of a collective. jobs adds what this rank does in a round to the open kernel.
 func (x *Path) rounds(op *operation, p *rounds, jobs func(round int)) {
-	s := &x.state
+	s := &x.slots
 	for i := range p.last() + 1 {
 		if i > 0 {
 			x.take(s.slot(i-1), p.takes(i-1, x.me, x.everyone()), s.round+uint64(i-1))
@@ -119,7 +119,7 @@ func (x *Path) rounds(op *operation, p *rounds, jobs func(round int)) {
 	s.round += uint64(p.last() + 1)
 }
 
-func (s *state) slot(i int) int { return int((s.round + uint64(i)) % numSlots) }
+func (s *slots) slot(i int) int { return int((s.round + uint64(i)) % numSlots) }
 
 // If all ranks share a device, the tokens that a rank gets from all others in a round come as one: their kernels count,
 // and the last one writes the word. It is in the place of the token from a rank to itself. Tokens of some ranks come
@@ -130,25 +130,25 @@ func (s *state) slot(i int) int { return int((s.round + uint64(i)) % numSlots) }
 func (x *Path) claim(slot int, to rankSet, until uint64) {
 	x.awaitFree(slot)
 	x.wordsOf(to).each(func(r int) { x.queue.store(x.page.token(stageRound, slot, x.me, r, tokenFree), 0, false) })
-	x.state.unread[slot], x.state.until[slot], x.state.words[slot] = to, until, ownWords
+	x.slots.unread[slot], x.slots.until[slot], x.slots.words[slot] = to, until, ownWords
 	if x.wordsOf(to).has(x.me) {
-		x.state.words[slot] = oneWord
+		x.slots.words[slot] = oneWord
 	}
 }
 
 // awaitFree waits until all ranks have given back the slot's tokens.
 func (x *Path) awaitFree(slot int) {
-	if x.state.unread[slot] == 0 {
+	if x.slots.unread[slot] == 0 {
 		return
 	}
 	wait := func(r int) { x.queue.wait(x.page.token(stageRound, slot, x.me, r, tokenFree)) }
-	if x.state.words[slot] != oneWord {
-		x.state.unread[slot].each(wait)
+	if x.slots.words[slot] != oneWord {
+		x.slots.unread[slot].each(wait)
 	}
-	if x.joint && x.state.words[slot] != ownWords {
+	if x.joint && x.slots.words[slot] != ownWords {
 		wait(x.me)
 	}
-	x.state.unread[slot] = 0
+	x.slots.unread[slot] = 0
 }
 
 // take waits for the tokens of a round, and takes them.
@@ -157,8 +157,8 @@ func (x *Path) take(slot int, from rankSet, round uint64) {
 	words.each(func(r int) { x.queue.wait(x.page.token(stageRound, slot, r, x.me, tokenReady)) })
 	words.each(func(r int) { x.queue.store(x.page.token(stageRound, slot, r, x.me, tokenReady), 0, false) })
 	for i := range numSlots {
-		if x.state.until[i] < round {
-			x.state.unread[i] &^= from
+		if x.slots.until[i] < round {
+			x.slots.unread[i] &^= from
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (x *Path) wordsOf(set rankSet) rankSet {
 
 // give passes the tokens of a round to their readers.
 func (x *Path) give(p *rounds, round int) {
-	slot := x.state.slot(round)
+	slot := x.slots.slot(round)
 	p.gives(round, x.me).each(func(r int) {
 		x.pass(slot, x.me, r, tokenReady, r, p.takes(round, r, x.everyone()).count())
 	})
@@ -181,7 +181,7 @@ func (x *Path) give(p *rounds, round int) {
 
 // giveBack returns the tokens of a round to the slots' owners.
 func (x *Path) giveBack(p *rounds, round int) {
-	slot := x.state.slot(round)
+	slot := x.slots.slot(round)
 	p.takes(round, x.me, x.everyone()).each(func(r int) {
 		x.pass(slot, r, x.me, tokenFree, r, p.gives(round, r).count())
 	})

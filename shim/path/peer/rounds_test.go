@@ -72,7 +72,7 @@ func newModelWorld(t *testing.T, rng *rand.Rand, n int, joint bool) *modelWorld 
 	}
 	for r := range n {
 		x := &Path{n: n, me: r, page: page, exchange: exchange{n: n, me: r, of: memory}, driver: w.driver,
-			lanes: make([]lane, 2*n), joint: joint, state: state{round: numSlots}}
+			lanes: make([]lane, 2*n), joint: joint, slots: slots{round: numSlots}}
 		if err := x.exchange.divide(size); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func (w *modelWorld) launch(programs [][]modelOp, capture uint64) {
 		op := &operation{call: call, send: unsafe.Pointer(&send[r][0]), recv: unsafe.Pointer(&recv[0])}
 		w.keep = append(w.keep, send[r], recv, call)
 		w.driver.program = &programs[r]
-		x.capture.ID = capture
+		x.launch.capture.ID = capture
 		x.queue.onto(1, 0)
 		x.forget()
 		if err := x.collective(op); err != nil {

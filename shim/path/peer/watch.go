@@ -96,7 +96,7 @@ func (x *Path) watch() {
 	x.lookAtRegions()
 	for {
 		var look <-chan time.Time
-		if x.captured.Load() || x.unasked.some.Load() {
+		if x.captured.Load() || x.published.unasked.some.Load() {
 			look = time.After(lookAgain)
 		}
 		select {
