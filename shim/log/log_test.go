@@ -12,7 +12,11 @@ import (
 
 func TestLogFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.%h.%p")
-	l := New(&Options{Level: Info, File: path, Subsystems: "INIT", Times: DefaultTimestamps}, 3)
+	var times Timestamps
+	if err := errors.Join(times.SetFormat("[%F %T] "), times.SetLevels("WARN")); err != nil {
+		t.Fatal(err)
+	}
+	l := New(&Options{Level: Info, File: path, Subsystems: "INIT", Times: times}, 3)
 	l.Info(Init, "shown %d", 1)
 	l.Info(Tuning, "not shown")
 	l.Warn("careful")
@@ -64,7 +68,7 @@ func TestTimestamps(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", format, got, err, want)
 		}
 	}
-	times := DefaultTimestamps
+	var times Timestamps
 	if err := errors.Join(times.SetFormat("%s "), times.SetLevels("^INFO,trace")); err != nil {
 		t.Fatal(err)
 	}

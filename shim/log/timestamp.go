@@ -12,9 +12,6 @@ type Timestamps struct {
 	levels uint32 // bit by Level
 }
 
-// DefaultTimestamps are NCCL's.
-var DefaultTimestamps = Timestamps{format: "[%F %T] ", levels: 1 << Warn}
-
 // SetFormat sets a format of strftime. It appends a space at the end if the environment's value has lost it.
 func (t *Timestamps) SetFormat(v string) error {
 	if _, err := strftime(v, time.Time{}); err != nil {

@@ -8,21 +8,24 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"lightpath/plans/planner"
-	"lightpath/plans/sizes"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/status"
 	"lightpath/shim/topology"
 )
 
-// Var is one environment variable that Lightpath reads. The table of them is the only
-// place where the environment is read.
+// Var is one environment variable that Lightpath reads. The table of them is the only place where the environment is
+// read. An unset variable has the value Default, "" for none.
 type Var struct {
 	Name, Type, Default, Doc string
 	set                      func(c *Config, value string) error
+}
+
+// inWords are the variables whose default is not a value but described in words.
+var inWords = []string{
+	"LIGHTPATH_FABRIC_RANK", "LIGHTPATH_STATUS_DIR", "NCCL_DEBUG_FILE", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN",
 }
 
 // launcherRanks are the variables by which launchers tell a process its rank, in order of preference: torchrun, Open
@@ -191,7 +194,7 @@ var vars = []Var{
 	{"NCCL_RAS_ENABLE", "0|1", "1",
 		"1: the first process of a host serves NCCL's RAS protocol for all processes of its user",
 		func(c *Config, v string) error { return setBool(&c.RAS, v) }},
-	{"NCCL_RAS_ADDR", "host:port", "localhost:28028",
+	{"NCCL_RAS_ADDR", "host:port", status.DefaultRASAddress,
 		"address of the RAS server",
 		func(c *Config, v string) error { c.RASAddr = v; return nil }},
 	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "",
@@ -363,18 +366,13 @@ func Of(pairs ...string) (*Config, error) {
 }
 
 func load(getenv func(string) string) (*Config, error) {
-	c := &Config{
-		FabricRank: -1, Transport: "auto", Planes: 1, PlaneShares: SharesEven, Staging: DefaultStaging, Planner: "auto",
-		PlanLimit:     2 * time.Second,
-		PlanTolerance: sizes.DefaultTolerance, Demand: DemandSpectra, DemandWait: 10 * time.Millisecond,
-		DevicePath: DevicePathAuto, DeviceRegister: RegisterRecurring,
-		Timeout: 10 * time.Minute, Heartbeat: 10 * time.Second, Spin: -1, LargePages: true, CPUSpread: true,
-		IB: IB{Mode: RDMAAuto, GIDIndex: -1, Timeout: 18, Retries: 6}, Log: log.Options{Subsystems: "INIT,BOOTSTRAP,ENV",
-			Times: log.DefaultTimestamps}, LauncherRank: -1,
-		FlightRecorder: 256, RAS: true, RASAddr: status.DefaultRASAddress,
-		RuntimeDir: getenv("XDG_RUNTIME_DIR"),
-	}
+	c := &Config{FabricRank: -1, LauncherRank: -1, RuntimeDir: getenv("XDG_RUNTIME_DIR")}
 	for _, v := range vars {
+		if v.Default != "" && !slices.Contains(inWords, v.Name) {
+			if err := v.set(c, v.Default); err != nil {
+				return nil, fmt.Errorf("shim: default of %s: %w: %w", v.Name, err, errdefs.ErrInternal)
+			}
+		}
 		value := strings.TrimSpace(getenv(v.Name))
 		if value == "" {
 			continue
