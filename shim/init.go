@@ -121,7 +121,7 @@ func initAndWait(comms []*comm.Core, fab *endpoints.Fabric) error {
 func newComm(args InitArgs, cfg *settings.Config) *comm.Core {
 	c := membership.New(args, cfg)
 	calls.Setup(c)
-	recorder.New(c, cfg.FlightRecorder)
+	recorder.New(c, cfg.Flight.Recorder)
 	report.Setup(c, requestOf(&membership.Of(c).Args))
 	handleMessages(c)
 	addHooks(c)
@@ -242,8 +242,8 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 		return err
 	}
 	membership.ExchangeFailures(c)
-	if c.Cfg.Heartbeat > 0 {
-		if err := star.Probe(c.Cfg.Heartbeat); err != nil {
+	if c.Cfg.Sockets.Heartbeat > 0 {
+		if err := star.Probe(c.Cfg.Sockets.Heartbeat); err != nil {
 			return err
 		}
 	}
@@ -257,7 +257,7 @@ func settleCut(c *comm.Core) {
 	calls.FactsOf(c).Cut = 0
 	for i := range c.Table {
 		if c.Table[i].Device && c.Table[i].Fabric == "" {
-			calls.FactsOf(c).Cut = c.Cfg.Staging
+			calls.FactsOf(c).Cut = c.Cfg.Device.Staging
 		}
 	}
 }
@@ -322,7 +322,7 @@ func tune(c *comm.Core, kind string) []byte {
 	default:
 		return dispatch.Tune(c, kind == settings.TransportNet)
 	}
-	if c.Cfg.TunerPlugin != "" {
+	if c.Cfg.Plugins.Tuner != "" {
 		c.Log.Info(log.Init, "NCCL_TUNER_PLUGIN has no effect: %s", why)
 	}
 	return nil

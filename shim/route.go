@@ -80,7 +80,7 @@ func chooseDevicePath(c *comm.Core) error {
 	if circuits.Of(c) != nil {
 		byPorts = calls.ByPortsOverCircuits
 	}
-	path, whyStaged := c.Cfg.DevicePath, []string{}
+	path, whyStaged := c.Cfg.Device.Path, []string{}
 	for _, way := range []struct {
 		path     string
 		attach   func(*comm.Core) (why string, err error)

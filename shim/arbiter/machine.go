@@ -120,7 +120,7 @@ func New(cfg Config, v View, b Book) *Machine {
 		rounds: rounds{rows: make([]*ticket.Row, cfg.Ranks)}, standing: make([]ticket.Plane, planes),
 		ticket: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
 	}
-	if cfg.Repeats > 0 && !cfg.Site.Cfg.PlanCurrent {
+	if cfg.Repeats > 0 && !cfg.Site.Cfg.Plan.Current {
 		m.iteration = iteration{learner: sequence.New(cfg.Repeats), book: b, known: map[uint64]operation{}}
 	}
 	return m
@@ -302,7 +302,7 @@ func (m *Machine) best(row *planning.Row, s calls.Shape, use planeset.Set) (*pla
 
 // initial returns the maps that plans begin with, nil if planners choose.
 func (m *Machine) initial(use planeset.Set) []circuit.Permutation {
-	if !m.cfg.Site.Cfg.PlanCurrent {
+	if !m.cfg.Site.Cfg.Plan.Current {
 		return nil
 	}
 	return ticket.MapsOf(m.standing, use)

@@ -54,7 +54,7 @@ func FuzzHelloOfAnyVersion(f *testing.F) {
 func TestRanksThatDoNotFit(t *testing.T) {
 	first := Hello{Ranks: 2, Name: "a", PID: 1, Version: Version, Fabric: "f00d",
 		Settings: (&settings.Config{Transport: "auto", Planes: 1}).Agreed()}
-	current := settings.Config{Transport: "auto", Planes: 1, PlanCurrent: true}
+	current := settings.Config{Transport: "auto", Planes: 1, Plan: settings.Plan{Current: true}}
 	for name, c := range map[string]struct {
 		edit func(*Hello)
 		says []string // none: they fit

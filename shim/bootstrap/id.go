@@ -81,8 +81,8 @@ func NewUniqueID() (UniqueID, error) {
 	if err != nil {
 		return UniqueID{}, err
 	}
-	if cfg.CommID != "" {
-		addr, err := parseCommID(cfg.CommID)
+	if cfg.Sockets.CommID != "" {
+		addr, err := parseCommID(cfg.Sockets.CommID)
 		if err != nil {
 			return UniqueID{}, err
 		}

@@ -15,7 +15,7 @@ import (
 
 // Initial returns the maps that plans for some planes begin with, nil if planners choose.
 func (p *Planes) Initial(use planeset.Set) []circuit.Permutation {
-	if p.Site.Cfg.PlanCurrent {
+	if p.Site.Cfg.Plan.Current {
 		return ticket.MapsOf(p.Machine.standing, use)
 	}
 	return nil

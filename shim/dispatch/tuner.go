@@ -120,12 +120,12 @@ func Tune(c *comm.Core, net bool) []byte {
 
 // openTuner opens the first tuner that works, and logs why there is none.
 func openTuner(c *comm.Core, net bool) Tuner {
-	all := settings.PluginFiles("tuner", c.Cfg.TunerPlugin)
+	all := settings.PluginFiles("tuner", c.Cfg.Plugins.Tuner)
 	if len(all) == 0 || tuners == nil {
 		return nil
 	}
 	if net {
-		all = append(all, settings.PluginFiles("net", c.Cfg.NetPlugin)...)
+		all = append(all, settings.PluginFiles("net", c.Cfg.Plugins.Net)...)
 	}
 	hosts := c.Hosts()
 	o := TunerOptions{Comm: c.ID, Ranks: c.Ranks, Nodes: len(hosts), Least: c.Ranks, Log: c.Log.Plugin}
@@ -140,7 +140,7 @@ func openTuner(c *comm.Core, net bool) Tuner {
 		}
 		failed = append(failed, err.Error())
 	}
-	if why := strings.Join(failed, "; "); c.Cfg.TunerPlugin == "" {
+	if why := strings.Join(failed, "; "); c.Cfg.Plugins.Tuner == "" {
 		c.Log.Info(log.Tuning, "no tuner plugin: %s", why)
 	} else {
 		c.Log.Warn("NCCL_TUNER_PLUGIN is not used: %s", why)

@@ -52,11 +52,11 @@ func Listen(cfg *settings.Config, leader, alone bool) (*Listeners, error) {
 
 // listenPlanes listens for TCP planes, on at most one address per plane.
 func listenPlanes(cfg *settings.Config) (*tcp.Listener, error) {
-	own, err := control.Address(cfg.SocketIf)
+	own, err := control.Address(cfg.Sockets.If)
 	if err != nil {
 		return nil, err
 	}
-	ips, err := control.PlaneAddresses(cfg.SocketIf, own)
+	ips, err := control.PlaneAddresses(cfg.Sockets.If, own)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,9 @@ func sharedInterface(table []bootstrap.Hello, planes int) string {
 
 // joinTCP joins the mesh of connections.
 func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
-	o := tcp.Options{Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: c.Secret, Congestion: c.Cfg.Congestion}
+	o := tcp.Options{
+		Rank: c.Rank, Planes: c.Cfg.Planes, Comm: c.ID, Secret: c.Secret, Congestion: c.Cfg.Sockets.Congestion,
+	}
 	for i := range c.Table {
 		o.Addrs = append(o.Addrs, c.Table[i].TCP)
 	}
@@ -231,7 +233,7 @@ func joinTCP(c *comm.Core, l *Listeners) (transport.Endpoint, error) {
 func failover(c *comm.Core) tcp.Failover {
 	left := make([]sync.Once, c.Cfg.Planes)
 	return tcp.Failover{
-		Heartbeat: c.Cfg.Heartbeat,
+		Heartbeat: c.Cfg.Sockets.Heartbeat,
 		Moved: func(rank, plane, via int, cause error) {
 			say := c.Log.Warn
 			left[plane].Do(func() { say = c.Log.Notice })

@@ -59,12 +59,12 @@ func (f *Fabric) Pin(cfg *settings.Config) error {
 	if f == nil || f.PinnedBy == "" {
 		return nil
 	}
-	if cfg.Planner != "auto" && cfg.Planner != settings.PlannerStatic {
+	if cfg.Plan.Planner != "auto" && cfg.Plan.Planner != settings.PlannerStatic {
 		return fmt.Errorf("shim: environment variable LIGHTPATH_PLANNER: %s may move circuits, "+
-			"and those of fabric %s are pinned by %s: want %s: %w", cfg.Planner, f.Path, f.PinnedBy, settings.PlannerStatic,
+			"and those of fabric %s are pinned by %s: want %s: %w", cfg.Plan.Planner, f.Path, f.PinnedBy, settings.PlannerStatic,
 			errdefs.ErrInvalidUsage)
 	}
-	cfg.Planner, cfg.PlanCurrent = settings.PlannerStatic, true
+	cfg.Plan.Planner, cfg.Plan.Current = settings.PlannerStatic, true
 	return nil
 }
 

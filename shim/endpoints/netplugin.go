@@ -119,9 +119,9 @@ func openPlugin(c *comm.Core) (netplugin.Plugin, error) {
 	if plugins == nil {
 		return nil, fmt.Errorf("this program loads no network plugins: %w", errdefs.ErrInvalidUsage)
 	}
-	all := settings.PluginFiles("net", c.Cfg.NetPlugin)
+	all := settings.PluginFiles("net", c.Cfg.Plugins.Net)
 	if len(all) == 0 {
-		return nil, fmt.Errorf("NCCL_NET_PLUGIN=%s names no plugin: %w", c.Cfg.NetPlugin, errdefs.ErrInvalidUsage)
+		return nil, fmt.Errorf("NCCL_NET_PLUGIN=%s names no plugin: %w", c.Cfg.Plugins.Net, errdefs.ErrInvalidUsage)
 	}
 	o := netplugin.OpenOptions{Comm: c.ID, Want: c.Cfg.PluginNet(), Log: c.Log.Plugin}
 	var failed []string

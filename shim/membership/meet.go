@@ -52,7 +52,7 @@ func meetByID(c *comm.Core, h *bootstrap.Hello) error {
 		// An address that all ranks know beforehand may be listened on later.
 		shared := ids[i] == bootstrap.EnvID(addr)
 		places[i] = bootstrap.Place{Addr: addr, Secret: sec, Patience: shared}
-		if c.Cfg.CommID != "" && c.Rank == 0 && shared {
+		if c.Cfg.Sockets.CommID != "" && c.Rank == 0 && shared {
 			if _, err := bootstrap.StartRoot(c.Cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 				return err
 			}

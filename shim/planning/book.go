@@ -55,7 +55,7 @@ func OpenBook(site *Site, known *Known, out *log.Logger) (*Book, error) {
 		demands: demands{plans: map[demandKey]*plannedDemand{}},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	if dir := site.Cfg.PlanDir; dir != "" {
+	if dir := site.Cfg.Plan.Dir; dir != "" {
 		var err error
 		if b.store, err = cache.Open(dir); err != nil {
 			return nil, fmt.Errorf("shim: environment variable LIGHTPATH_PLAN_DIR: %w", err)
@@ -118,7 +118,7 @@ func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) 
 		b.adopt(known)
 		return *r, nil
 	}
-	if b.site.Cfg.PlanWait {
+	if b.site.Cfg.Plan.Wait {
 		b.mu.Unlock()
 		result := job.Run(b.ctx)
 		b.mu.Lock()
@@ -164,7 +164,7 @@ func (b *Book) job(key Key, maps []circuit.Permutation) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, err := f.Share(b.site.Cfg.PlanDir).Job(key)
+	j, err := f.Share(b.site.Cfg.Plan.Dir).Job(key)
 	if err == nil {
 		j.Store, j.Log, j.made, j.delay = b.store, b.log, &b.made, b.site.Cfg.Fault.PlanDelay
 	}
@@ -174,7 +174,7 @@ func (b *Book) job(key Key, maps []circuit.Permutation) (*Job, error) {
 // widenFrom lets a plan serve more sizes, one family at a time. It skips plans that begin at the present circuits,
 // because they hardly recur.
 func (b *Book) widenFrom(j *Job) {
-	if b.site.Cfg.PlanCurrent {
+	if b.site.Cfg.Plan.Current {
 		return
 	}
 	select {
@@ -206,7 +206,7 @@ func (b *Book) adopt(s Solution) {
 		b.hopeless.Do(func() {
 			b.log.Notice("%v runs on packet planes, since planner %s has no plan for it: %v (LIGHTPATH_PLANNER=auto may "+
 				"have one; "+
-				"NCCL_DEBUG_SUBSYS=TUNING lists all such calls)", &s.Key.Shape, b.site.Cfg.Planner, s.Err)
+				"NCCL_DEBUG_SUBSYS=TUNING lists all such calls)", &s.Key.Shape, b.site.Cfg.Plan.Planner, s.Err)
 		})
 		b.log.Info(log.Tuning, "plan table %d: %v runs on packet planes: %v", b.version, &s.Key.Shape, s.Err)
 	}

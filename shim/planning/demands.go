@@ -115,7 +115,7 @@ func (b *Book) planDemand(k *plannedDemand) error {
 	}
 	k.plan = plain
 	cfg, took := b.site.Cfg, &b.demands.took
-	if cfg.Demand == settings.DemandPlain {
+	if cfg.Demand.Method == settings.DemandPlain {
 		k.refined = true // plain order was asked for
 		return nil
 	}
@@ -123,9 +123,9 @@ func (b *Book) planDemand(k *plannedDemand) error {
 		return err
 	}
 	switch {
-	case cfg.PlanWait:
+	case cfg.Plan.Wait:
 		k.refined = true
-		return k.improve(b.ctx, spectra.Options{TimeLimit: cfg.PlanLimit})
+		return k.improve(b.ctx, spectra.Options{TimeLimit: cfg.Plan.Limit})
 	case gap(plain) <= *took:
 		*took -= *took / 32
 		return nil
@@ -162,7 +162,7 @@ func (k *plannedDemand) improve(ctx context.Context, o spectra.Options) error {
 
 // refine searches for a better plan of a matrix that recurs.
 func (b *Book) refine(key demandKey, p *plans.Problem) {
-	plan, err := spectra.Solve(b.ctx, p, spectra.Options{TimeLimit: b.site.Cfg.PlanLimit})
+	plan, err := spectra.Solve(b.ctx, p, spectra.Options{TimeLimit: b.site.Cfg.Plan.Limit})
 	if err != nil || b.ctx.Err() != nil {
 		return
 	}

@@ -48,26 +48,27 @@ func (o *Site) Family(s calls.Shape, planes int, initial []circuit.Permutation) 
 	if err != nil {
 		return nil, err
 	}
+	how := &o.Cfg.Plan
 	f := &Family{sched: col.Steps, template: *o.Template}
 	f.template.Planes, f.template.Initial = planes, initial
 	f.CacheKey = cache.Key{
 		Collective: col.Steps.Collective.String(), Algorithm: col.Algorithm, Root: int(s.Root), Ranks: o.Ranks,
 		Fabric: cache.Sum([]byte(o.fabric)), FabricName: o.name, Members: hashMaps(o.Pods),
 		Planes: uint64(planeset.All(planes)), Loop: true,
-		Planner: o.Cfg.Planner, PlannerVersion: planner.Version, TimeLimit: o.Cfg.PlanLimit, Tolerance: o.Cfg.PlanTolerance,
+		Planner: how.Planner, PlannerVersion: planner.Version, TimeLimit: how.Limit, Tolerance: how.Tolerance,
 	}
 	if initial != nil {
 		f.CacheKey.Maps = hashMaps(initial)
 	}
 	f.ladder.Store(&sizes.Ladder{})
 	f.survey = sizes.Survey{
-		Tolerance: o.Cfg.PlanTolerance,
+		Tolerance: how.Tolerance,
 		Pose:      func(bytes int64) (*plans.Problem, error) { p, _, err := f.pose(bytes); return p, err },
 		Solve: func(ctx context.Context, p *plans.Problem) (*plans.Plan, error) {
-			return search(ctx, o.Cfg.Planner, p, o.Cfg.PlanLimit)
+			return search(ctx, how.Planner, p, how.Limit)
 		},
 	}
-	if o.Cfg.PlanTolerance == 0 {
+	if how.Tolerance == 0 {
 		f.survey.Tolerance = -1
 	}
 	return f, nil

@@ -120,7 +120,7 @@ func (b *Book) ownPlans(steps []Step) ([]*Agreed, error) {
 // chooses the maps where they meet, with the gaps. A planner that LIGHTPATH_PLANNER names plans call by call.
 func (o *Site) iterate(ctx context.Context, out *log.Logger, steps []Step, own []*Agreed) ([]*Agreed, string, error) {
 	chained, chainErr := chain(ctx, o, steps, own)
-	if o.Cfg.Planner != planner.Auto {
+	if o.Cfg.Plan.Planner != planner.Auto {
 		return chained, "", chainErr
 	}
 	ways := [][]*Agreed{own}
@@ -182,10 +182,10 @@ func (o *Site) between(ctx context.Context, s calls.Shape, initial, final []circ
 		return nil, err
 	}
 	solve := search
-	if o.Cfg.Planner == planner.Auto {
+	if o.Cfg.Plan.Planner == planner.Auto {
 		solve = firstPlan
 	}
-	plan, err := solve(ctx, o.Cfg.Planner, j.Problem, o.Cfg.PlanLimit)
+	plan, err := solve(ctx, o.Cfg.Plan.Planner, j.Problem, o.Cfg.Plan.Limit)
 	if err == nil {
 		err = plans.Seal(j.Problem, plan)
 	}

@@ -51,7 +51,9 @@ func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 }
 
 // static reports whether communicators use the circuits that they find.
-func (o *Site) static() bool { return o.Cfg.PlanCurrent && o.Cfg.Planner == settings.PlannerStatic }
+func (o *Site) static() bool {
+	return o.Cfg.Plan.Current && o.Cfg.Plan.Planner == settings.PlannerStatic
+}
 
 // Interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves
 // no circuits if the chosen planner moves none.
@@ -87,7 +89,7 @@ func (o *Site) Pose(s calls.Shape, planes int, initial []circuit.Permutation) (*
 // its problem on circuits. The result depends on the call, the fabric file and the settings of rank 0. A call that
 // names planes or a plan uses circuits, and so do all calls if LIGHTPATH_PLANNER names a planner.
 func (o *Site) OnPackets(s calls.Shape, p *plans.Problem) bool {
-	if o.Packets == nil || o.Cfg.Planner != planner.Auto || s.Request != (calls.Shape{}).Request {
+	if o.Packets == nil || o.Cfg.Plan.Planner != planner.Auto || s.Request != (calls.Shape{}).Request {
 		return false
 	}
 	us, err := dispatch.PacketsUS(s, o.Ranks, dispatch.Packets, o.Cfg, o.Packets)

@@ -65,10 +65,10 @@ func (f *Family) Share(dir string) *Family {
 // leader in this process, need not plan the shape again. Learn does not wait for a planner; it drops the plan if one is
 // working on the family.
 func (j *Job) Learn(cfg *settings.Config, plan *plans.Plan) {
-	if j.Key.Shape.Request.Plan.Digits > 0 || cfg.Planner != planner.Auto && cfg.Planner != plan.Planner {
+	if j.Key.Shape.Request.Plan.Digits > 0 || cfg.Plan.Planner != planner.Auto && cfg.Plan.Planner != plan.Planner {
 		return // the call, or another setting, has chosen this plan
 	}
-	f := j.Share(cfg.PlanDir)
+	f := j.Share(cfg.Plan.Dir)
 	if !f.mu.TryLock() {
 		return
 	}

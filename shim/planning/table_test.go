@@ -27,8 +27,9 @@ func siteAt(ports ...int) *Site {
 	for _, name := range []string{"p0", "p1"} {
 		fab.Planes = append(fab.Planes, fabric.Plane{Name: name, Bandwidth: 2e9, OCS: "ocs0"})
 	}
-	s := NewSite(&settings.Config{Planner: planner.Auto, PlanLimit: 10 * time.Second, PlanTolerance: 0.01,
-		PlanWait: true}, fab, ports)
+	s := NewSite(&settings.Config{Plan: settings.Plan{
+		Planner: planner.Auto, Limit: 10 * time.Second, Tolerance: 0.01, Wait: true,
+	}}, fab, ports)
 	return &s
 }
 
@@ -100,14 +101,14 @@ func TestLearn(t *testing.T) {
 			Retain()
 			t.Cleanup(Release)
 			site := siteAt(0, 1, 2, 3)
-			site.Cfg.Planner = k.planner
+			site.Cfg.Plan.Planner = k.planner
 			f, err := site.Family(k.shape, 2, nil)
 			require.NoError(t, err)
 			job, err := f.Job(Key{Shape: k.shape})
 			require.NoError(t, err)
 			job.Learn(site.Cfg, told.Plan)
 			other := siteAt(4, 5, 6, 7)
-			other.Cfg.Planner = k.planner
+			other.Cfg.Plan.Planner = k.planner
 			b := open(t, other)
 			if got := row(t, b, s).Best; got == nil || k.made == 0 && got.ID != told.ID || b.Plannings() != k.made {
 				t.Errorf("%d plans made, want %d", b.Plannings(), k.made)
@@ -148,7 +149,7 @@ func TestOnPackets(t *testing.T) {
 		"over TCP":    {float32s(calls.AllGather, 1), "tcp", nil, true},
 		"large":       {float32s(calls.AllReduce, 1<<20), "shm", nil, false},
 		"named planner": {float32s(calls.AllGather, 1), "shm", func(s *Site, _ *calls.Shape) {
-			s.Cfg.Planner = "swot"
+			s.Cfg.Plan.Planner = "swot"
 		}, false},
 		"named planes": {float32s(calls.AllGather, 1), "shm", func(_ *Site, c *calls.Shape) {
 			c.Request.Planes = 1
@@ -167,7 +168,7 @@ func TestOnPackets(t *testing.T) {
 		}, false},
 		"stated, named planner": {float32s(calls.AllToAll, 1<<16), "tcp", func(s *Site, c *calls.Shape) {
 			stated(s, c)
-			s.Cfg.Planner = "swot"
+			s.Cfg.Plan.Planner = "swot"
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

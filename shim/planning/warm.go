@@ -59,7 +59,7 @@ func Warm(ctx context.Context, cfg *settings.Config, fab *fabric.Fabric, ranks i
 		return nil, fmt.Errorf("shim: the circuits of the fabric are pinned by %s: plans begin at them, and cannot be "+
 			"made ahead: %w",
 			fab.PinnedBy, errdefs.ErrInvalidArgument)
-	case cfg.PlanCurrent:
+	case cfg.Plan.Current:
 		return nil, fmt.Errorf("shim: plans that begin at the present circuits (LIGHTPATH_PLAN_INITIAL) cannot be made "+
 			"ahead: %w", errdefs.ErrInvalidArgument)
 	}

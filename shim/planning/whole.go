@@ -73,7 +73,7 @@ func (o *Site) together(ctx context.Context, steps []Step, ways [][]*Agreed) ([]
 	if w == nil || err != nil {
 		return ways[0], "", err
 	}
-	limit := o.Cfg.PlanLimit
+	limit := o.Cfg.Plan.Limit
 	c, err := iteration.Compare(ctx, w.problem, iteration.Options{TimeLimit: limit, Effort: min(firstEffort, limit),
 		Ways: w.plansOf(ways), Tails: true})
 	if err != nil {

@@ -51,7 +51,7 @@ func TestTogether(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { // books are closed between: sites differ in forwarding
 			r := rand.New(rand.NewPCG(seed, 11))
 			site := siteAt(0, 1, 2, 3)
-			site.Cfg.PlanLimit = 100 * time.Millisecond
+			site.Cfg.Plan.Limit = 100 * time.Millisecond
 			site.Template.Forwarding = r.IntN(2) == 0
 			if testTogether(t, site, randomSteps(r)) {
 				faster++
@@ -105,7 +105,7 @@ func TestNotTogether(t *testing.T) {
 	steps := []Step{{Shape: float32s(calls.AllReduce, 5000)}, {Shape: float32s(calls.AllToAll, 5000)}}
 	for _, name := range []string{"perstep", "swot"} {
 		site := siteAt(0, 1, 2, 3)
-		site.Cfg.Planner = name
+		site.Cfg.Plan.Planner = name
 		b := open(t, site)
 		own, err := b.ownPlans(steps)
 		require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestNotTogether(t *testing.T) {
 	if both != nil || !errors.Is(err, context.Canceled) {
 		t.Error(both, err)
 	}
-	site.Cfg.PlanLimit = 1 // ns
+	site.Cfg.Plan.Limit = 1 // ns
 	planned, _, err := site.iterate(b.ctx, nil, steps, own)
 	if err != nil || len(planned) != 2 {
 		t.Error(fmt.Sprint(planned), err)

@@ -150,7 +150,7 @@ func lanesOf(p *program.Program) []flight.Lane {
 
 // leave writes the flight recorder of a communicator that fails, if LIGHTPATH_FLIGHT_RECORDER_DIR is set.
 func leave(c *comm.Core, why error) {
-	if c.Cfg.FlightDir == "" {
+	if c.Cfg.Flight.Dir == "" {
 		return
 	}
 	d, err := Record(c, why)
@@ -158,9 +158,9 @@ func leave(c *comm.Core, why error) {
 		return // there is nothing to tell yet
 	}
 	text, err := d.Encode()
-	path := filepath.Join(c.Cfg.FlightDir, d.FileName())
+	path := filepath.Join(c.Cfg.Flight.Dir, d.FileName())
 	if err == nil {
-		err = os.MkdirAll(c.Cfg.FlightDir, 0o700)
+		err = os.MkdirAll(c.Cfg.Flight.Dir, 0o700)
 	}
 	if err == nil {
 		err = files.Write(path, append(text, '\n'), 0o600)

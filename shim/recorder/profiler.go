@@ -67,8 +67,8 @@ func UseProfilers(l ProfilerLoader) (before ProfilerLoader) {
 // Profile gives a communicator that has been made the profiler of NCCL_PROFILER_PLUGIN. A profiler that cannot be used
 // is a warning.
 func Profile(c *comm.Core) {
-	all := settings.PluginFiles("profiler", c.Cfg.ProfilerPlugin)
-	if c.Cfg.ProfilerPlugin == "" || len(all) == 0 || profilers == nil {
+	all := settings.PluginFiles("profiler", c.Cfg.Plugins.Profiler)
+	if c.Cfg.Plugins.Profiler == "" || len(all) == 0 || profilers == nil {
 		return
 	}
 	p, err := profilers.Open(all[0], ProfilerOptions{

@@ -31,7 +31,7 @@ var watched struct {
 
 // Watch serves the status of a communicator until it ends.
 func Watch(c *comm.Core) {
-	if c.Cfg.StatusDir == settings.StatusOff {
+	if c.Cfg.Status.Dir == settings.StatusOff {
 		return
 	}
 	watched.Lock()
@@ -46,9 +46,9 @@ func Watch(c *comm.Core) {
 		}
 		watched.server = s
 	}
-	if watched.ras == nil && c.Cfg.RAS {
+	if watched.ras == nil && c.Cfg.Status.RAS {
 		collect := func(d time.Duration) (*status.Report, error) { return status.Collect(dir, d) }
-		ras, err := status.ServeRAS(rasAddress(c.Cfg.RASAddr), abiVersion, collect)
+		ras, err := status.ServeRAS(rasAddress(c.Cfg.Status.RASAddr), abiVersion, collect)
 		if err != nil {
 			// Most often another process of this host serves.
 			c.Log.Info(log.Init, "%v", err)
@@ -82,7 +82,7 @@ func unwatch(c *comm.Core) {
 }
 
 // StatusDir returns the directory with the sockets of the processes of this user.
-func StatusDir(cfg *settings.Config) string { return status.Dir(cfg.StatusDir, cfg.RuntimeDir) }
+func StatusDir(cfg *settings.Config) string { return status.Dir(cfg.Status.Dir, cfg.Status.RuntimeDir) }
 
 // rasAddress replaces localhost by its address, to avoid a name service.
 func rasAddress(address string) string {

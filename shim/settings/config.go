@@ -14,76 +14,98 @@ import (
 // Config holds the values of the environment variables, read once per communicator. It does not change afterwards, so
 // any goroutine may read it. Fields are named like their variables; the table documents them.
 type Config struct {
-	Fabric     string
-	FabricRank int // -1: not given
-	Transport  string
-	Planes     int
-	Staging    int64  // bytes of a buffer that one piece stages
-	Congestion string // congestion control of TCP planes; "": the host's default, but no bbr
-	// PlaneShares is SharesMeasured or SharesEven.
-	PlaneShares string
-	Planner     string
-	PlanDir     string
-	PlanLimit   time.Duration
-	PlanWait    bool
-	// PlanTolerance is the fraction by which the plan of a call may be slower than a plan made for its size. 0: every
-	// size has its own plan.
-	PlanTolerance float64
-	// PlanCurrent: plans begin, and end, with the maps that the planes hold.
-	PlanCurrent bool
-	Algorithms  map[string]string      // collective -> algorithm
-	files       map[string]*msccl.File // collective -> its algorithm from a file
-	// Demand plans grouped sends and receives: DemandSpectra, DemandPlain or DemandOff.
-	Demand string
-	// Iteration is IterationAuto or IterationOff.
-	Iteration string
-	// Interpose: collectives on streams are executed as sends and receives of the other library, over
-	// InterposeNets, its networks by plane.
-	Interpose      bool
-	InterposeNets  []string
-	otherLibrary   string
-	NetPlugin      string // NCCL_NET_PLUGIN
-	ProfilerPlugin string // NCCL_PROFILER_PLUGIN
-	TunerPlugin    string // NCCL_TUNER_PLUGIN
-	// DemandWait is how long the leader waits for all ranks to post a group.
-	DemandWait time.Duration
-	// DevicePath is how ranks exchange device memory: one of the DevicePath constants. DeviceExchange is the bytes of
-	// device memory that each rank reserves for that, 0 for as many as suit the device.
-	DevicePath     string
-	DeviceExchange int64
-	// DeviceRegister says what device memory peers use in place: one of the Register constants.
-	DeviceRegister string
-	Timeout        time.Duration
-	Heartbeat      time.Duration // 0: none
-	Spin           int
-	// LargePages: buffers that recur in calls over shared memory are moved to large pages.
-	LargePages bool
-	// CPUSpread: a rank that takes turns with a peer on one CPU moves to an idle one.
-	CPUSpread bool
-	Fault     Fault
-	Trace     string
-	// FlightRecorder is the number of operations in the flight recorder; 0: the smallest recorder, without times.
-	// FlightDir is the directory for recorders of failed communicators; "": they are not written.
-	FlightRecorder int
-	FlightDir      string
-	Metrics        Metrics
-	// StatusDir is the directory of the process's status socket; StatusOff: there is none.
-	StatusDir  string
+	Fabric      string
+	FabricRank  int // -1: not given
+	Transport   string
+	Planes      int
+	PlaneShares string // SharesMeasured or SharesEven
+	Sockets     Sockets
+	IB          IB
+	NCCL        NCCLPaths
+
+	Algorithms map[string]string      // collective -> algorithm
+	files      map[string]*msccl.File // collective -> its algorithm from a file
+	Plan       Plan
+	Demand     Demand
+	Iteration  string // IterationAuto or IterationOff
+	Device     Device
+	Other      Other
+	Plugins    Plugins
+
+	Timeout    time.Duration
+	Spin       int
+	LargePages bool // buffers that recur in calls over shared memory are moved to large pages
+	CPUSpread  bool // a rank that takes turns with a peer on one CPU moves to an idle one
+	Fault      Fault
+
+	Log     log.Options
+	Trace   string
+	Flight  Flight
+	Metrics Metrics
+	Status  Status
+
+	LauncherRank int      // the rank that the launcher gave this process, -1 without one
+	variables    []string // that are set, in words
+	warnings     []string // texts about settings without effect
+}
+
+// Plan says how plans of collectives on circuits are made.
+type Plan struct {
+	Planner   string
+	Dir       string
+	Limit     time.Duration
+	Wait      bool
+	Tolerance float64 // by which a call's plan may be slower than one made for its size, as a fraction; 0: none is shared
+	Current   bool    // plans begin, and end, with the maps that the planes hold
+}
+
+// Demand says how grouped sends and receives use circuits.
+type Demand struct {
+	Method string        // DemandSpectra, DemandPlain or DemandOff
+	Wait   time.Duration // how long the leader waits for all ranks to post a group
+}
+
+// Device says how ranks exchange device memory.
+type Device struct {
+	Path     string // one of the DevicePath constants
+	Exchange int64  // bytes of device memory that each rank reserves for that, 0 for as many as suit the device
+	Register string // the device memory that peers use in place: one of the Register constants
+	Staging  int64  // bytes of a buffer that one piece stages
+}
+
+// Other is another libnccl. With Interpose it executes collectives on streams as sends and receives, over Nets, its
+// networks by plane.
+type Other struct {
+	library   string
+	Interpose bool
+	Nets      []string
+}
+
+// Plugins are the values of NCCL_NET_PLUGIN, NCCL_PROFILER_PLUGIN and NCCL_TUNER_PLUGIN.
+type Plugins struct{ Net, Profiler, Tuner string }
+
+// Flight holds the number of operations in the flight recorder, 0 for the smallest recorder, without times. Dir is the
+// directory for recorders of failed communicators, "" for none.
+type Flight struct {
+	Recorder int
+	Dir      string
+}
+
+// Status says how a process answers questions about its ranks.
+type Status struct {
+	Dir        string // of the process's status socket; StatusOff: there is none
 	RuntimeDir string // XDG_RUNTIME_DIR
 	RAS        bool
 	RASAddr    string
+}
 
-	Log      log.Options
-	SocketIf string
-	IB       IB
-	NCCL     NCCLPaths
-	OOBIf    string
-	CommID   string
-
-	// LauncherRank is the rank that the launcher gave this process, -1 without one.
-	LauncherRank int
-	variables    []string // that are set, in words
-	warnings     []string // texts about settings without effect
+// Sockets holds the settings of rendezvous, control network and TCP planes.
+type Sockets struct {
+	If         string
+	OOBIf      string
+	CommID     string
+	Congestion string        // congestion control of TCP planes; "": the host's default, but no bbr
+	Heartbeat  time.Duration // 0: none
 }
 
 // DefaultStaging is large enough for copies at full rate, and small compared with the pages that a process may lock.
@@ -181,30 +203,30 @@ func (c *Config) Agreed() string {
 	if c.IB.Mode != "" && c.IB.Mode != RDMAAuto {
 		s += " LIGHTPATH_RDMA_MODE=" + c.IB.Mode
 	}
-	if c.Staging != DefaultStaging {
-		s += fmt.Sprintf(" LIGHTPATH_STAGING=%d", c.Staging)
+	if c.Device.Staging != DefaultStaging {
+		s += fmt.Sprintf(" LIGHTPATH_STAGING=%d", c.Device.Staging)
 	}
 	if len(items) > 0 {
 		s += " LIGHTPATH_ALGORITHM=" + strings.Join(items, ",")
 	}
-	if c.DevicePath != DevicePathAuto || c.DeviceExchange != 0 {
-		s += fmt.Sprintf(" LIGHTPATH_DEVICE_PATH=%s LIGHTPATH_DEVICE_EXCHANGE=%d", c.DevicePath, c.DeviceExchange)
+	if c.Device.Path != DevicePathAuto || c.Device.Exchange != 0 {
+		s += fmt.Sprintf(" LIGHTPATH_DEVICE_PATH=%s LIGHTPATH_DEVICE_EXCHANGE=%d", c.Device.Path, c.Device.Exchange)
 	}
-	if c.PlanCurrent {
+	if c.Plan.Current {
 		s += " LIGHTPATH_PLAN_INITIAL=current"
 	}
-	if c.Interpose {
-		s += " LIGHTPATH_FALLBACK=interpose LIGHTPATH_INTERPOSE_NETS=" + strings.Join(c.InterposeNets, ",")
+	if c.Other.Interpose {
+		s += " LIGHTPATH_FALLBACK=interpose LIGHTPATH_INTERPOSE_NETS=" + strings.Join(c.Other.Nets, ",")
 	}
 	return s
 }
 
 // ControlInterfaces returns the interfaces for rendezvous and control.
 func (c *Config) ControlInterfaces() string {
-	if c.OOBIf != "" {
-		return c.OOBIf
+	if c.Sockets.OOBIf != "" {
+		return c.Sockets.OOBIf
 	}
-	return c.SocketIf
+	return c.Sockets.If
 }
 
 // Variables returns a line for each variable that is set.

@@ -54,11 +54,11 @@ var vars = []Var{
 	{"LIGHTPATH_STAGING", "bytes 64K..1G", "4M",
 		"largest piece of a device buffer that is copied through page-locked host memory at a time; two " +
 			"pieces are in flight. The same on every rank",
-		func(c *Config, v string) error { return setBytes(&c.Staging, v, 64<<10, 1<<30) }},
+		func(c *Config, v string) error { return setBytes(&c.Device.Staging, v, 64<<10, 1<<30) }},
 	{"LIGHTPATH_TCP_CONGESTION", "name", "",
 		"congestion control of tcp planes; the host must allow it. Empty: the host's default, but reno instead of bbr, " +
 			"which reaches two thirds of the line where ranks change their peers",
-		func(c *Config, v string) error { c.Congestion = v; return nil }},
+		func(c *Config, v string) error { c.Sockets.Congestion = v; return nil }},
 	{"LIGHTPATH_PLANE_SHARES", "measured|even", SharesEven,
 		"how large calls are divided over several tcp or rdma planes. even: equal parts. measured: by recent " +
 			"throughput of each plane, which all ranks agree on. If one rank says even, all ranks use even",
@@ -66,27 +66,27 @@ var vars = []Var{
 	{"LIGHTPATH_PLANNER", "name", planner.Auto,
 		"planner of collectives on circuits: " + strings.Join(planner.Names(), ", ") + ". With auto, calls that are faster " +
 			"on packet planes use these. With another planner, all calls use circuits",
-		func(c *Config, v string) error { return setChoice(&c.Planner, v, planner.Names()...) }},
+		func(c *Config, v string) error { return setChoice(&c.Plan.Planner, v, planner.Names()...) }},
 	{"LIGHTPATH_PLAN_DIR", "path", "",
 		"directory of the plan cache. Empty: plans stay in memory",
-		func(c *Config, v string) error { c.PlanDir = v; return nil }},
+		func(c *Config, v string) error { c.Plan.Dir = v; return nil }},
 	{"LIGHTPATH_PLAN_LIMIT", "duration", "2s",
 		"maximum time to plan one call shape. A search that could save little takes less",
-		func(c *Config, v string) error { return setDuration(&c.PlanLimit, v) }},
+		func(c *Config, v string) error { return setDuration(&c.Plan.Limit, v) }},
 	{"LIGHTPATH_PLAN_WAIT", "0|1", "0",
 		"1: the first call of a shape waits for its plan. 0: it runs with the interim plan",
-		func(c *Config, v string) error { return setBool(&c.PlanWait, v) }},
+		func(c *Config, v string) error { return setBool(&c.Plan.Wait, v) }},
 	{"LIGHTPATH_PLAN_TOLERANCE", "0..1", "0.01",
 		"how much slower a call may be with a plan made for another size, as a fraction. 0: every size is " +
 			"planned",
-		func(c *Config, v string) error { return setPart(&c.PlanTolerance, v) }},
+		func(c *Config, v string) error { return setPart(&c.Plan.Tolerance, v) }},
 	{"LIGHTPATH_PLAN_INITIAL", "free|current", "free",
 		"circuits at which plans begin. free: the planner chooses them, and planes are switched to them " +
 			"first. current: those in force. The same on every rank",
 		func(c *Config, v string) error {
 			initial := "free"
 			err := setChoice(&initial, v, "free", "current")
-			c.PlanCurrent = initial == "current"
+			c.Plan.Current = initial == "current"
 			return err
 		}},
 	{"LIGHTPATH_ALGORITHM", "collective:algorithm,...", "",
@@ -97,18 +97,20 @@ var vars = []Var{
 		"grouped sends and receives of all ranks on circuits. spectra: SPECTRA schedules them. plain: in " +
 			"order of distance. With circuits that do not move, such as pinned ones, both use these. off: they use " +
 			"packet planes",
-		func(c *Config, v string) error { return setChoice(&c.Demand, v, DemandSpectra, DemandPlain, DemandOff) }},
+		func(c *Config, v string) error {
+			return setChoice(&c.Demand.Method, v, DemandSpectra, DemandPlain, DemandOff)
+		}},
 	{"LIGHTPATH_DEMAND_WAIT", "duration", "10ms",
 		"how long a group of sends and receives waits for the groups of the other ranks before it uses packet " +
 			"planes",
-		func(c *Config, v string) error { return setDuration(&c.DemandWait, v) }},
+		func(c *Config, v string) error { return setDuration(&c.Demand.Wait, v) }},
 	{"LIGHTPATH_ITERATION", "auto|off", IterationAuto,
 		"operations on circuits that repeat, as those of a training loop. auto: they are planned together, planes switch " +
 			"between calls, and tickets go out before the call. off: each call by itself",
 		func(c *Config, v string) error { return setChoice(&c.Iteration, v, IterationAuto, IterationOff) }},
 	{"LIGHTPATH_NCCL_FALLBACK_LIB", "path", "",
 		"another libnccl.so.2, for calls that Lightpath does not execute (abi.md, interposer.md)",
-		func(c *Config, v string) error { c.otherLibrary = v; return nil }},
+		func(c *Config, v string) error { c.Other.library = v; return nil }},
 	{"LIGHTPATH_FALLBACK", "auto|interpose|all|none", "auto",
 		"calls that the other library gets. auto: calls with streams or device memory. interpose: the same, " +
 			"but planned collectives as sends and receives. all: every call. none: no call. interpose must be the " +
@@ -117,7 +119,7 @@ var vars = []Var{
 		func(c *Config, v string) error {
 			fallback := "auto"
 			err := setChoice(&fallback, v, "auto", "interpose", "all", "none")
-			c.Interpose = v == "interpose"
+			c.Other.Interpose = v == "interpose"
 			return err
 		}},
 	{"LIGHTPATH_INTERPOSE_NETS", "name,...", "",
@@ -138,7 +140,7 @@ var vars = []Var{
 			"the first that is possible and that no variable of NCCL forbids; staged if planes have circuits. The same on " +
 			"every rank",
 		func(c *Config, v string) error {
-			return setChoice(&c.DevicePath, v, DevicePathAuto, DevicePathDirect, DevicePathRDMA, DevicePathStaged)
+			return setChoice(&c.Device.Path, v, DevicePathAuto, DevicePathDirect, DevicePathRDMA, DevicePathStaged)
 		}},
 	{"LIGHTPATH_DEVICE_EXCHANGE", "bytes 1M..4G|auto", "auto",
 		"device memory that each rank of a communicator reserves for the direct and rdma paths. auto: 32M for " +
@@ -146,16 +148,16 @@ var vars = []Var{
 			"The same on every rank",
 		func(c *Config, v string) error {
 			if v == "auto" {
-				c.DeviceExchange = 0
+				c.Device.Exchange = 0
 				return nil
 			}
-			return setBytes(&c.DeviceExchange, v, 1<<20, 4<<30)
+			return setBytes(&c.Device.Exchange, v, 1<<20, 4<<30)
 		}},
 	{"LIGHTPATH_DEVICE_REGISTER", "recurring|explicit", RegisterRecurring,
 		"what device memory other ranks of the host use in place. recurring: also allocations that a second call " +
 			"uses. explicit: only memory that the program has registered, or got from ncclMemAlloc",
 		func(c *Config, v string) error {
-			return setChoice(&c.DeviceRegister, v, RegisterRecurring, RegisterExplicit)
+			return setChoice(&c.Device.Register, v, RegisterRecurring, RegisterExplicit)
 		}},
 	{"LIGHTPATH_SPIN", "int", "-1",
 		"polls without progress before a waiting rank yields and sleeps. -1: chosen from cores and ranks",
@@ -178,11 +180,11 @@ var vars = []Var{
 	{"LIGHTPATH_FLIGHT_RECORDER", "int 0..65536", "256",
 		"operations that each communicator records with their times, for lightpath ranks and " +
 			"LIGHTPATH_FLIGHT_RECORDER_DIR. 0: no times, no files",
-		func(c *Config, v string) error { return setInt(&c.FlightRecorder, v, 0, 1<<16) }},
+		func(c *Config, v string) error { return setInt(&c.Flight.Recorder, v, 0, 1<<16) }},
 	{"LIGHTPATH_FLIGHT_RECORDER_DIR", "path", "",
 		"directory in which a communicator that fails writes its flight record, one file per rank. Empty: no " +
 			"files",
-		func(c *Config, v string) error { c.FlightDir = v; return nil }},
+		func(c *Config, v string) error { c.Flight.Dir = v; return nil }},
 	{"LIGHTPATH_METRICS", "path|json:path", "",
 		"directory in which each process writes what its ranks have done, every 10 s and when a communicator ends: " +
 			"lightpath-HOST-PID.prom for node_exporter's textfile collector; with json: lightpath-HOST-PID.jsonl. Empty: " +
@@ -190,13 +192,13 @@ var vars = []Var{
 		func(c *Config, v string) error { return c.Metrics.set(v) }},
 	{"LIGHTPATH_STATUS_DIR", "path|off", "$XDG_RUNTIME_DIR/lightpath, else /tmp/lightpath-UID",
 		"directory of the sockets that lightpath ranks connects to, mode 0700. off: no sockets",
-		func(c *Config, v string) error { c.StatusDir = v; return nil }},
+		func(c *Config, v string) error { c.Status.Dir = v; return nil }},
 	{"NCCL_RAS_ENABLE", "0|1", "1",
 		"1: the first process of a host serves NCCL's RAS protocol for all processes of its user",
-		func(c *Config, v string) error { return setBool(&c.RAS, v) }},
+		func(c *Config, v string) error { return setBool(&c.Status.RAS, v) }},
 	{"NCCL_RAS_ADDR", "host:port", status.DefaultRASAddress,
 		"address of the RAS server",
-		func(c *Config, v string) error { c.RASAddr = v; return nil }},
+		func(c *Config, v string) error { c.Status.RASAddr = v; return nil }},
 	{"NCCL_DEBUG", "VERSION|WARN|INFO|TRACE", "",
 		"level of the log, as in NCCL. Other words count as WARN. Warnings about planes that are not used appear at " +
 			"every level: below WARN once, on standard error",
@@ -216,10 +218,10 @@ var vars = []Var{
 	{"NCCL_SOCKET_IFNAME", "list", "",
 		"interfaces for rendezvous, control and tcp planes: prefixes, =exact names, or ^ to exclude. tcp " +
 			"planes use them in turn, in this order",
-		func(c *Config, v string) error { c.SocketIf = v; return nil }},
+		func(c *Config, v string) error { c.Sockets.If = v; return nil }},
 	{"NCCL_OOB_NET_IFNAME", "list", "",
 		"interfaces for rendezvous and control, instead of NCCL_SOCKET_IFNAME",
-		func(c *Config, v string) error { c.OOBIf = v; return nil }},
+		func(c *Config, v string) error { c.Sockets.OOBIf = v; return nil }},
 	{"NCCL_IB_HCA", "list", "",
 		"RDMA devices: prefixes, =exact names, or ^ to exclude, each device[:port[:rail[:plane]]]. Devices " +
 			"without a plane are assigned to planes in turn. If a plane has several, local ranks use them in " +
@@ -251,15 +253,15 @@ var vars = []Var{
 	{"NCCL_NET_PLUGIN", "name,...|none", "libnccl-net.so",
 		"network plugins, of which a communicator uses the first that works. A path, a file name, or NAME for " +
 			"libnccl-net-NAME.so. Only the transport net uses plugins",
-		func(c *Config, v string) error { c.NetPlugin = v; return nil }},
+		func(c *Config, v string) error { c.Plugins.Net = v; return nil }},
 	{"NCCL_PROFILER_PLUGIN", "name|none", "",
 		"profiler plugin that is told of calls: a path, a file name, or NAME for libnccl-profiler-NAME.so. Short calls " +
 			"take longer",
-		func(c *Config, v string) error { c.ProfilerPlugin = v; return nil }},
+		func(c *Config, v string) error { c.Plugins.Profiler = v; return nil }},
 	{"NCCL_TUNER_PLUGIN", "name|none", "libnccl-tuner.so",
 		"tuner plugin that chooses algorithms on packet planes: a path, a file name, or NAME for libnccl-tuner-NAME.so. " +
 			"Rank 0 asks it when a communicator is made. LIGHTPATH_ALGORITHM goes before it",
-		func(c *Config, v string) error { c.TunerPlugin = v; return nil }},
+		func(c *Config, v string) error { c.Plugins.Tuner = v; return nil }},
 	{"NCCL_SHM_DISABLE", "int", "0",
 		"1: processes share no memory, with LIGHTPATH_TRANSPORT=auto. The same on every rank",
 		func(c *Config, v string) error { return ban(&c.NCCL.NoShared, "NCCL_SHM_DISABLE", v, isOne) }},
@@ -287,7 +289,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return ban(&c.NCCL.NoRemote, "NCCL_DMABUF_ENABLE", v, isZero) }},
 	{"NCCL_COMM_ID", "host:port", "",
 		"rendezvous address to use instead of one that ncclGetUniqueId chooses",
-		func(c *Config, v string) error { c.CommID = v; return nil }},
+		func(c *Config, v string) error { c.Sockets.CommID = v; return nil }},
 }
 
 // Vars lists every variable that Lightpath reads, for `doctor --env`, ncclParamBind and documentation.
@@ -366,7 +368,7 @@ func Of(pairs ...string) (*Config, error) {
 }
 
 func load(getenv func(string) string) (*Config, error) {
-	c := &Config{FabricRank: -1, LauncherRank: -1, RuntimeDir: getenv("XDG_RUNTIME_DIR")}
+	c := &Config{FabricRank: -1, LauncherRank: -1, Status: Status{RuntimeDir: getenv("XDG_RUNTIME_DIR")}}
 	for _, v := range vars {
 		if v.Default != "" && !slices.Contains(inWords, v.Name) {
 			if err := v.set(c, v.Default); err != nil {
@@ -392,6 +394,6 @@ func load(getenv func(string) string) (*Config, error) {
 			break
 		}
 	}
-	c.Interpose = c.Interpose && c.otherLibrary != ""
+	c.Other.Interpose = c.Other.Interpose && c.Other.library != ""
 	return c, c.settle()
 }

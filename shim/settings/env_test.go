@@ -25,8 +25,8 @@ func TestConfig(t *testing.T) {
 	)
 	require.NoError(t, err)
 	if c.Transport != "shm" || c.Planes != 3 || c.Timeout != 90*time.Second || c.FabricRank != 5 ||
-		c.Algorithms["alltoall"] != "bruck" || !c.PlanCurrent || c.Log.Level != log.Info || c.LauncherRank != 7 ||
-		c.Planner != "swot" || c.Metrics != (Metrics{"/m", true}) ||
+		c.Algorithms["alltoall"] != "bruck" || !c.Plan.Current || c.Log.Level != log.Info || c.LauncherRank != 7 ||
+		c.Plan.Planner != "swot" || c.Metrics != (Metrics{"/m", true}) ||
 		c.Fault != (Fault{SkipDrain: true, Plane: 1, Epoch: 4, PlanDelay: 2 * time.Second}) {
 		t.Errorf("%+v", c)
 	}

@@ -34,7 +34,7 @@ type notUsed struct{ error }
 func (c *Config) setNet(v string) error {
 	switch {
 	case setChoice(&c.NCCL.Net, v, netIB, netSocket) == nil:
-	case c.otherLibrary != "":
+	case c.Other.library != "":
 		return notUsed{fmt.Errorf("%q is a network of the library of LIGHTPATH_NCCL_FALLBACK_LIB", v)}
 	default:
 		c.NCCL.Net = v
@@ -119,11 +119,11 @@ func (c *Config) settle() error {
 		}
 		p.Net, p.NoShared = "", ""
 	}
-	if first = "LIGHTPATH_DEVICE_PATH=" + c.DevicePath; c.DevicePath != DevicePathAuto {
-		if c.DevicePath == DevicePathDirect {
+	if first = "LIGHTPATH_DEVICE_PATH=" + c.Device.Path; c.Device.Path != DevicePathAuto {
+		if c.Device.Path == DevicePathDirect {
 			c.overruled(p.NoDirect, first)
 		}
-		if c.DevicePath == DevicePathRDMA {
+		if c.Device.Path == DevicePathRDMA {
 			c.overruled(p.NoRemote, first)
 		}
 		p.NoDirect, p.NoRemote = "", ""
@@ -170,9 +170,9 @@ func (c *Config) Wants(transport string) string {
 
 // ForbidsGPUDirect is the setting by which no port reaches memory of devices, "" where none forbids it.
 func (c *Config) ForbidsGPUDirect() string {
-	switch c.DevicePath {
+	switch c.Device.Path {
 	case DevicePathDirect, DevicePathStaged:
-		return "LIGHTPATH_DEVICE_PATH=" + c.DevicePath
+		return "LIGHTPATH_DEVICE_PATH=" + c.Device.Path
 	}
 	return c.NCCL.NoRemote
 }

@@ -78,7 +78,7 @@ func (c *Config) setHeartbeat(v string) error {
 	if err != nil || d < minHeartbeat && d != 0 {
 		return fmt.Errorf("%q is neither 0 nor a duration of at least %v", v, minHeartbeat)
 	}
-	c.Heartbeat = d
+	c.Sockets.Heartbeat = d
 	return nil
 }
 
@@ -118,7 +118,7 @@ func (c *Config) setNets(v string) error {
 		if name = strings.TrimSpace(name); name == "" {
 			return fmt.Errorf("%q names a network by nothing", v)
 		}
-		c.InterposeNets = append(c.InterposeNets, name)
+		c.Other.Nets = append(c.Other.Nets, name)
 	}
 	return nil
 }

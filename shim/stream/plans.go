@@ -145,7 +145,7 @@ func (in *Issuer) solve(s calls.Shape) (*planning.Agreed, error) {
 	p := circuits.Of(in.c)
 	same := p != nil && !p.Site.Template.Forwarding // the book's plans solve the same problem
 	if same {
-		f = f.Share(in.c.Cfg.PlanDir)
+		f = f.Share(in.c.Cfg.Plan.Dir)
 	}
 	job, err := f.Job(planning.Key{Shape: s, Planes: in.Lanes})
 	if err != nil {

@@ -159,7 +159,7 @@ func gpuDirect(m *topology.Machine) finding {
 	if err != nil {
 		return finding{check, true, "not known: the environment cannot be read"}
 	}
-	wanted, plugin := c.DevicePath == "rdma", c.Wants(settings.TransportNet)
+	wanted, plugin := c.Device.Path == "rdma", c.Wants(settings.TransportNet)
 	switch forbidden := c.ForbidsGPUDirect(); {
 	case len(m.GPUs) == 0:
 		return finding{check, !wanted, "no GPU (optional)"}

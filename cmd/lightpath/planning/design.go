@@ -76,9 +76,9 @@ func (w *warming) choose(ctx context.Context, c schedule.Collective, root int, b
 			size = bytes[i*(len(bytes)-1)/(n-1)]
 		}
 		choice, err := codesign.Choose(ctx, codesign.Request{
-			Collective: c, Ranks: w.ranks, Root: root, Bytes: float64(size), Fabric: template, Planner: w.config.Planner,
+			Collective: c, Ranks: w.ranks, Root: root, Bytes: float64(size), Fabric: template, Planner: w.config.Plan.Planner,
 			FixedOrder: true,
-			Options:    planner.Options{TimeLimit: w.config.PlanLimit, SinglePlane: true},
+			Options:    planner.Options{TimeLimit: w.config.Plan.Limit, SinglePlane: true},
 		})
 		switch {
 		case errors.Is(err, planner.ErrInfeasible):

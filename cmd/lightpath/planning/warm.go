@@ -103,14 +103,14 @@ func (f *warmFlags) parse(ctx context.Context) (*warming, error) {
 		if !slices.Contains(planner.Names(), f.planner) {
 			return nil, fmt.Errorf("--planner: %q is none of %v", f.planner, planner.Names())
 		}
-		cfg.Planner = f.planner
+		cfg.Plan.Planner = f.planner
 		w.hints = append(w.hints, "LIGHTPATH_PLANNER="+f.planner)
 	}
 	if f.limit < 0 {
 		return nil, fmt.Errorf("--time-limit: %v is negative", f.limit)
 	}
 	if f.limit > 0 {
-		cfg.PlanLimit = f.limit
+		cfg.Plan.Limit = f.limit
 		w.hints = append(w.hints, "LIGHTPATH_PLAN_LIMIT="+f.limit.String())
 	}
 	return w, f.parseCalls(ctx, w)

@@ -34,7 +34,7 @@ var slot = comm.NewSlot[wire]()
 func Attach(comms []*comm.Core, lib Library) error {
 	var able []*wire
 	for _, c := range comms {
-		if c == nil || !c.Cfg.Interpose || c.Ranks == 1 || c.NonBlocking {
+		if c == nil || !c.Cfg.Other.Interpose || c.Ranks == 1 || c.NonBlocking {
 			continue
 		}
 		lanes, why := lanesOf(c)
@@ -99,7 +99,7 @@ func lanesOf(c *comm.Core) (lanes int, why string) {
 			p.Site.Template.Circuits)
 	}
 	planes := len(p.Site.Planes)
-	if nets := len(c.Cfg.InterposeNets); nets != planes && (nets > 0 || planes > 1) {
+	if nets := len(c.Cfg.Other.Nets); nets != planes && (nets > 0 || planes > 1) {
 		return 0, fmt.Sprintf("there are %d planes, and LIGHTPATH_INTERPOSE_NETS names %d networks of the other library",
 			planes, nets)
 	}
@@ -155,8 +155,8 @@ func makeComms(all []*wire, lib Library) error {
 				return errors.New("rank 0 has no id of the other library")
 			}
 			init := Init{ID: id, Ranks: c.Ranks, Rank: c.Rank, Device: c.Device, Name: laneName(c, j)}
-			if j < len(c.Cfg.InterposeNets) {
-				init.Net = c.Cfg.InterposeNets[j]
+			if j < len(c.Cfg.Other.Nets) {
+				init.Net = c.Cfg.Other.Nets[j]
 			}
 			inits = append(inits, init)
 		}

@@ -20,7 +20,7 @@ import (
 // function of values that all ranks share. overRDMA says that the circuits end at RDMA ports.
 func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA bool) string {
 	switch {
-	case cfg.DevicePath != settings.DevicePathRDMA:
+	case cfg.Device.Path != settings.DevicePathRDMA:
 		return "the fabric has circuits, and a communicator whose scripts are on streams ends with a plane that is " +
 			"taken out of service (LIGHTPATH_DEVICE_PATH=rdma: it may)"
 	case !overRDMA:

@@ -36,7 +36,7 @@ func whyNot(table []bootstrap.Hello, cfg *settings.Config, overCircuits bool) st
 			cfg.Transport + ")"
 	case !plugin && cfg.IB.Mode == settings.RDMAUC:
 		return "LIGHTPATH_RDMA_MODE=uc: messages need acknowledgements"
-	case cfg.Interpose:
+	case cfg.Other.Interpose:
 		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"
 	}
 	for i := range table {
@@ -128,7 +128,7 @@ func (x *Path) offer() (mine offer, err error) {
 		return mine, err
 	}
 	x.rooms = make([]stream.Memory, lanes)
-	exchange := cmp.Or(x.c.Cfg.DeviceExchange, settings.DefaultExchange)
+	exchange := cmp.Or(x.c.Cfg.Device.Exchange, settings.DefaultExchange)
 	x.piece = exchange / (2 * steps.Rooms) / int64(lanes) &^ (calls.PieceAlign - 1)
 	if x.own, err = x.driver.NewStream(); err != nil {
 		return mine, err

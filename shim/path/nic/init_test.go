@@ -47,7 +47,7 @@ func TestGPUDirectEligible(t *testing.T) {
 			return t
 		},
 		"LIGHTPATH_FALLBACK=interpose": func(t []bootstrap.Hello, cfg *settings.Config) []bootstrap.Hello {
-			cfg.Interpose = true
+			cfg.Other.Interpose = true
 			return t
 		},
 		"one rank": func(t []bootstrap.Hello, _ *settings.Config) []bootstrap.Hello { return t[:1] },
@@ -75,10 +75,10 @@ func TestGPUDirectCircuitsEligible(t *testing.T) {
 		rdma bool
 		says string
 	}{
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, true, ""},
-		{settings.Config{DevicePath: settings.DevicePathAuto}, plans.Duplex, true, "taken out of service"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Simplex, true, "simplex"},
-		{settings.Config{DevicePath: settings.DevicePathRDMA}, plans.Duplex, false, "do not end at RDMA ports"},
+		{onPath(settings.DevicePathRDMA), plans.Duplex, true, ""},
+		{onPath(settings.DevicePathAuto), plans.Duplex, true, "taken out of service"},
+		{onPath(settings.DevicePathRDMA), plans.Simplex, true, "simplex"},
+		{onPath(settings.DevicePathRDMA), plans.Duplex, false, "do not end at RDMA ports"},
 	} {
 		if why := whyNotOverCircuits(&c.cfg, c.kind, c.rdma); (why == "") != (c.says == "") ||
 			!strings.Contains(why, c.says) {
@@ -124,3 +124,5 @@ func TestGPUDirectReplayAllocatesNothing(t *testing.T) {
 		t.Errorf("%d replays", n)
 	}
 }
+
+func onPath(path string) settings.Config { return settings.Config{Device: settings.Device{Path: path}} }

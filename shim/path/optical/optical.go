@@ -42,7 +42,7 @@ func Attach(c *comm.Core) {
 		return
 	}
 	o := &Path{c: c, planes: planes, session: session.Of(c), Packet: map[calls.Shape]bool{}}
-	o.rounds = c.Cfg.Demand != settings.DemandOff && planes.Site.Rounds()
+	o.rounds = c.Cfg.Demand.Method != settings.DemandOff && planes.Site.Rounds()
 	slot.Set(c, o)
 	o.session.Optical = o
 }

@@ -155,13 +155,13 @@ func TestWarmRefuses(t *testing.T) {
 		"point to point": {4, planning.Asked{Collective: schedule.SendRecv, Type: datatype.Float32, Count: 1000, Root: 0},
 			nil, errdefs.ErrInvalidArgument},
 		"present circuits": {4, good, func(c *settings.Config, _ *fabric.Fabric) {
-			c.PlanCurrent = true
+			c.Plan.Current = true
 		}, errdefs.ErrInvalidArgument},
 		"no circuits": {4, good, func(_ *settings.Config, f *fabric.Fabric) {
 			f.Planes[0].OCS = ""
 		}, errdefs.ErrInvalidArgument},
 		"no plan": {4, good, func(c *settings.Config, f *fabric.Fabric) {
-			c.Planner, f.Forwarding, f.Planes = "static", false, f.Planes[:1]
+			c.Plan.Planner, f.Forwarding, f.Planes = "static", false, f.Planes[:1]
 		}, planner.ErrInfeasible},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func whyNot(table []bootstrap.Hello, cfg *settings.Config) string {
 		return "LIGHTPATH_TRANSPORT=" + cfg.Transport + " is asked for"
 	case len(cfg.Algorithms) > 0:
 		return "LIGHTPATH_ALGORITHM is set"
-	case cfg.Interpose:
+	case cfg.Other.Interpose:
 		return "LIGHTPATH_FALLBACK=interpose leaves device memory to the other library"
 	case first.Fabric != "":
 		return "the fabric has circuits"
@@ -100,7 +100,7 @@ func Attach(c *comm.Core) (why string, err error) {
 
 // meet sets up what the ranks share, in two steps. All ranks must complete the first step before the second.
 func (x *Path) meet() (why string, err error) {
-	if size := x.c.Cfg.DeviceExchange; x.n > 1 && size != 0 {
+	if size := x.c.Cfg.Device.Exchange; x.n > 1 && size != 0 {
 		if err := x.exchange.divide(size); err != nil { // all ranks fail
 			return "", err
 		}
@@ -207,7 +207,7 @@ func (x *Path) offer(w sharedWhere) error {
 	if x.page.at, err = x.driver.Register(mem); err != nil {
 		return err
 	}
-	if err = x.exchange.reserve(x.driver, x.ctx, x.c.Cfg.DeviceExchange); err != nil {
+	if err = x.exchange.reserve(x.driver, x.ctx, x.c.Cfg.Device.Exchange); err != nil {
 		return fmt.Errorf("device %d: %w", x.c.Device, err)
 	}
 	own, at := x.page.rank(x.me), x.exchange.of[x.me]

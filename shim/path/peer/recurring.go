@@ -59,7 +59,7 @@ type offer struct{ at, size uintptr }
 // begin sets up the search.
 func (u *unasked) begin(cfg *settings.Config) {
 	u.tried, u.offers = make(map[uintptr]bool), make([]offer, 0, mostOffers)
-	u.off = cfg.DeviceRegister == settings.RegisterExplicit
+	u.off = cfg.Device.Register == settings.RegisterExplicit
 }
 
 // notice notes that a launch has used a buffer of an allocation. When a second launch does, it offers the buffer to the
