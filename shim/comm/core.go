@@ -19,6 +19,7 @@ import (
 type Core struct {
 	Identity
 	Turn     Turn // held while the communicator is made and while a group runs
+	Above    Above
 	failure  failure
 	life     life
 	gone     departures
@@ -43,15 +44,16 @@ type Identity struct {
 	Table []bootstrap.Hello // by rank
 	Star  *control.Star     // the control network; nil before the ranks have met
 
-	// CountCalls returns the number of the last collective and that of all calls; nil: no calls. CallInProgress names
-	// the call that this rank is in, "" for none.
-	CountCalls     func() (collectives, all uint64)
-	CallInProgress func() string
-	Verdict        func() string          // names the faults that ranks see, "" for none; nil: not known
-	TellRanks      func(*control.Message) // sends a failure to all ranks after the leader has ended; nil: cannot
-
 	LocalRanks int  // ranks of the communicator on this host
 	SoleRank   bool // no other rank of this host is in this process
+}
+
+// Above holds what rooms above this one know. They replace functions while the communicator is made.
+type Above struct {
+	CountCalls     func() (collectives, all uint64) // the number of the last collective, and that of all calls
+	CallInProgress func() string                    // names the call that this rank is in, "" for none
+	Verdict        func() string                    // names the faults that ranks see, "" for none
+	TellRanks      func(*control.Message)           // sends a failure to all ranks after the leader has ended
 }
 
 var serials atomic.Uint64
@@ -67,6 +69,11 @@ func New(id Identity) *Core {
 	c.messages.inbox = make(chan *control.Message, 64)
 	c.messages.queue = make(chan queued, queueLength)
 	c.Turn.core = c
+	nothing := func() string { return "" }
+	c.Above = Above{
+		CountCalls: func() (collectives, all uint64) { return 0, 0 }, CallInProgress: nothing, Verdict: nothing,
+		TellRanks: func(*control.Message) {},
+	}
 	c.Handle(control.MsgPoison, c.failedElsewhere)
 	c.handleReady()
 	return c

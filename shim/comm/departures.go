@@ -48,10 +48,8 @@ func (c *Core) LeaderGone() bool {
 
 // tellRanks sends a failure to the other ranks after the leader has ended.
 func (c *Core) tellRanks(m *control.Message) {
-	if c.TellRanks != nil {
-		m.From = uint16(c.Rank)
-		c.TellRanks(m)
-	}
+	m.From = uint16(c.Rank)
+	c.Above.TellRanks(m)
 }
 
 // Vanished returns the ranks on this host whose processes have ended.
@@ -86,10 +84,7 @@ var errEnded = errors.New("its process has ended, or closed the connection, with
 
 // inCall names this rank's call in progress, to be added to an error. It is "" if there is none.
 func (c *Core) inCall() string {
-	if c.CallInProgress == nil {
-		return ""
-	}
-	if call := c.CallInProgress(); call != "" {
+	if call := c.Above.CallInProgress(); call != "" {
 		return fmt.Sprintf("; rank %d is in %s", c.Rank, call)
 	}
 	return ""

@@ -78,8 +78,8 @@ func (c *Core) Spread(err error) {
 		err = c.withStopped(err)
 	}
 	// The rank or plane that such an error names may only have waited for a plane that has failed.
-	if (timedOut || errors.Is(err, transport.ErrPeerLost)) && c.Verdict != nil && c.Joined() {
-		if text := c.Verdict(); text != "" {
+	if (timedOut || errors.Is(err, transport.ErrPeerLost)) && c.Joined() {
+		if text := c.Above.Verdict(); text != "" {
 			err = fmt.Errorf("shim: %s; %w", text, err)
 		}
 	}

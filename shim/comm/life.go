@@ -205,9 +205,7 @@ func (c *Core) whoami() string {
 func (c *Core) Leave() {
 	if c.Joined() {
 		d := control.Departure{Rank: c.Rank}
-		if c.CountCalls != nil {
-			d.Collectives, d.Calls = c.CountCalls()
-		}
+		d.Collectives, d.Calls = c.Above.CountCalls()
 		c.Star.Leave(d)
 	}
 }

@@ -39,7 +39,7 @@ func ExchangeFailures(c *comm.Core) {
 		}
 	})
 	c.AddHooks(comm.Hooks{Closed: func() { rendezvous.Receive(own, nil) }})
-	c.TellRanks = func(m *control.Message) { tellRanks(c, m) }
+	c.Above.TellRanks = func(m *control.Message) { tellRanks(c, m) }
 }
 
 // tellRanks sends a message to all ranks that have not left and whose processes have not ended, as far as this rank

@@ -20,8 +20,7 @@ const watchEvery = 100 * time.Millisecond
 func handleDepartures(c *comm.Core) {
 	var once sync.Once
 	c.AddHooks(comm.Hooks{Departed: func() { once.Do(func() { go watchDepartures(c) }) }})
-	c.CountCalls = func() (collectives, all uint64) { return recorder.Of(c).CallsMade() }
-	c.CallInProgress = func() string { return recorder.Of(c).CallInProgress() }
+	c.Above.CountCalls, c.Above.CallInProgress = recorder.Of(c).CallsMade, recorder.Of(c).CallInProgress
 }
 
 // watchDepartures looks until this rank itself leaves.

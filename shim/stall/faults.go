@@ -26,7 +26,7 @@ func handleFaults(c *comm.Core) {
 	s := &sight{seen: map[int][]status.Fault{}}
 	sightSlot.Set(c, s)
 	c.Handle(control.MsgFaults, func(m *control.Message) { s.take(c, m) })
-	c.Verdict = func() string { return s.verdict(c) }
+	c.Above.Verdict = func() string { return s.verdict(c) }
 }
 
 // ReportFaults tells all ranks which faults this rank sees, if that has changed.

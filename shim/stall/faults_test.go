@@ -23,7 +23,7 @@ func TestFaultIsNamedFirst(t *testing.T) {
 	}})
 	stall.ReportFaults(w.Comms[2])
 	for _, c := range w.Comms {
-		if !shimtest.Eventually(func() bool { return c.Verdict() != "" }) {
+		if !shimtest.Eventually(func() bool { return c.Above.Verdict() != "" }) {
 			t.Fatalf("rank %d is not told", c.Rank)
 		}
 	}
