@@ -96,13 +96,16 @@ func (c *Call) checkOptions() error {
 	return nil
 }
 
-// measure returns the bytes of the buffers: 0 for one-sided calls, which are never staged.
+// measure returns the bytes of the buffers. Of one-sided calls only a put has one.
 func (c *Call) measure() (send, recv int64) {
-	if c.Count == 0 || c.Kind.OneSided() {
+	block := int64(c.Count) * int64(c.Type.Size())
+	switch {
+	case c.Kind == PutSignal:
+		return block, 0
+	case c.Count == 0 || c.Kind.OneSided():
 		return 0, 0
 	}
 	k := &Kinds[c.Kind]
-	block := int64(c.Count) * int64(c.Type.Size())
 	atRoot := int(c.Peer) == c.Comm.Rank
 	if !k.sendRoot || atRoot {
 		send = Blocks(k.Send, c.Comm.Ranks) * block
@@ -217,5 +220,6 @@ func (c *Call) checkOneSided() error {
 	case c.Send == nil && c.Count > 0:
 		return c.Invalid("localbuff is NULL")
 	}
+	c.sendBytes, c.recvBytes = c.measure()
 	return nil
 }

@@ -33,14 +33,15 @@ func TestShapeCodec(t *testing.T) {
 	}
 }
 
-// TestResolveOneSided: one-sided calls on streams are resolved like others, and have no buffers to measure.
+// TestResolveOneSided: one-sided calls on streams are resolved like others. Only a put has a buffer, which it sends.
 func TestResolveOneSided(t *testing.T) {
 	for kind := PutSignal; kind < EndOfKinds; kind++ {
 		c := Call{Comm: &comm.Core{Identity: comm.Identity{Ranks: 2}}, Kind: kind, Count: 1, Type: datatype.Float32}
 		if err := c.Resolve(); err != nil {
 			t.Errorf("%v: %v", kind, err)
 		}
-		if send, recv := c.Extents(); send != 0 || recv != 0 {
+		want := map[Kind]int64{PutSignal: 4}[kind]
+		if send, recv := c.Extents(); send != want || recv != 0 {
 			t.Errorf("%v: buffers of %d and %d bytes", kind, send, recv)
 		}
 	}

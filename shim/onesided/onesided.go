@@ -209,6 +209,6 @@ func (s *State) Try(call *calls.Call) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	data := memory.Bytes(call.Send, int64(call.Count)*int64(call.Type.Size()))
-	return true, l.put(w.Number, int64(call.Offset), data)
+	size, _ := call.Extents()
+	return true, l.put(w.Number, int64(call.Offset), memory.Bytes(call.Send, size))
 }

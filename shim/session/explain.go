@@ -188,9 +188,6 @@ func BadBuffer(group []calls.Call) error {
 	for i := range group {
 		call := &group[i]
 		send, recv := call.Extents()
-		if call.Kind == calls.PutSignal {
-			send = int64(call.Count) * int64(call.Type.Size())
-		}
 		buffer, need := "send", "r"
 		bad, why := unusable(uintptr(call.Send), uintptr(send), need)
 		if why == "" {

@@ -38,9 +38,6 @@ func hasDeviceMemory(c *calls.Call) (bool, error) {
 			return err == nil, err
 		}
 	}
-	if c.Kind.OneSided() {
-		return false, nil
-	}
 	send, recv := c.Extents()
 	if err := mustBeReadable(c, "sendbuff", c.Send, send); err != nil {
 		return false, err
