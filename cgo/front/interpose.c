@@ -16,9 +16,6 @@
 
 static struct {
   __typeof__(ncclGetUniqueId)* unique_id;
-  __typeof__(ncclCommInitRank)* init;
-  __typeof__(ncclCommInitRankConfig)* init_config;
-  __typeof__(ncclCommInitAll)* init_all;
   __typeof__(ncclGroupStart)* open;
   __typeof__(ncclGroupEnd)* close;
   __typeof__(ncclSend)* send;
@@ -29,77 +26,6 @@ static struct {
 } nccl;
 
 static int unique_id(unsigned char* id) { return (int)nccl.unique_id((ncclUniqueId*)id); }
-
-static bool same_id(const struct lp_other_init* a, const struct lp_other_init* b) {
-  return memcmp(a->id, b->id, sizeof a->id) == 0;
-}
-
-/* Whether inits[first] and those behind it are all ranks of a communicator, on devices of their own. Only
- * ncclCommInitAll names devices; other inits use the thread's. */
-static bool all_of_one(const struct lp_other_init* inits, size_t n, size_t first, size_t* count) {
-  size_t i;
-  *count = 0;
-  for (i = first; i < n; i++) *count += same_id(&inits[i], &inits[first]);
-  if (*count < 2 || *count != (size_t)inits[first].nranks) return false;
-  for (i = first + 1; i < n; i++)
-    if (same_id(&inits[i], &inits[first])) return inits[i].device != inits[first].device;
-  return false;
-}
-
-static ncclResult_t make_all(struct lp_other_init* inits, size_t n, size_t first, size_t count) {
-  ncclComm_t* comms = calloc(count, sizeof *comms);
-  int* devices = calloc(count, sizeof *devices);
-  ncclResult_t rc = ncclSystemError;
-  size_t i;
-  if (inits[first].net != NULL) {
-    rc = lp_fail(ncclInvalidUsage, "ncclCommInitAll takes no network by name");
-  } else if (comms != NULL && devices != NULL) {
-    for (i = first; i < n; i++)
-      if (same_id(&inits[i], &inits[first])) devices[inits[i].rank] = inits[i].device;
-    rc = nccl.init_all(comms, (int)count, devices);
-    for (i = first; rc == ncclSuccess && i < n; i++)
-      if (same_id(&inits[i], &inits[first])) inits[i].comm = (uint64_t)(uintptr_t)comms[inits[i].rank];
-  }
-  free(comms);
-  free(devices);
-  return rc;
-}
-
-static ncclResult_t make_one(struct lp_other_init* init, ncclComm_t* comm) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  ncclUniqueId id;
-  memcpy(&id, init->id, sizeof id);
-  if (init->net == NULL) return nccl.init(comm, init->nranks, id, init->rank);
-  config.netName = init->net;
-  config.commName = init->name;
-  return nccl.init_config(comm, init->nranks, id, init->rank, &config);
-}
-
-static int make(struct lp_other_init* inits, size_t n) {
-  ncclComm_t* made = calloc(n, sizeof *made);
-  ncclResult_t rc = made != NULL ? ncclSuccess : ncclSystemError, end;
-  size_t i, k, count;
-  bool open = false;
-  for (i = 0; rc == ncclSuccess && i < n; i++) {
-    for (k = 0; k < i && !same_id(&inits[k], &inits[i]); k++) {
-    }
-    if (k == i && all_of_one(inits, n, i, &count)) rc = make_all(inits, n, i, count);
-  }
-  if (rc == ncclSuccess && n > 1) {
-    rc = nccl.open();
-    open = rc == ncclSuccess;
-  }
-  for (i = 0; rc == ncclSuccess && i < n; i++)
-    if (inits[i].comm == 0) rc = make_one(&inits[i], &made[i]);
-  end = open ? nccl.close() : ncclSuccess;
-  if (rc == ncclSuccess) rc = end;
-  for (i = 0; i < n; i++) {
-    if (made != NULL && made[i] != NULL) inits[i].comm = (uint64_t)(uintptr_t)made[i];
-    if (rc != ncclSuccess && inits[i].comm != 0) (void)nccl.abort(lp_comm(inits[i].comm));
-  }
-  free(made);
-  return (int)rc;
-}
 
 static int exchange(uint64_t comm, const struct lp_transfer* list, size_t n, void* stream) {
   ncclResult_t rc = nccl.open(), end;
@@ -124,7 +50,7 @@ static int destroy(uint64_t comm) { return (int)nccl.destroy(lp_comm(comm)); }
 
 static void text(int result, char* err, size_t errlen) { lp_other_text((ncclResult_t)result, err, errlen); }
 
-static const struct lp_other table = {unique_id, make, exchange, async_error, abort_comm, destroy, text};
+static const struct lp_other table = {unique_id, lp_other_make, exchange, async_error, abort_comm, destroy, text};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool complete; /* the other library has all these functions */
@@ -133,9 +59,6 @@ static void resolve(void) {
   ncclResult_t why = ncclSuccess;
 #define RESOLVE(FIELD, NAME) nccl.FIELD = (__typeof__(NAME)*)lp_other_symbol(#NAME, &why)
   RESOLVE(unique_id, ncclGetUniqueId);
-  RESOLVE(init, ncclCommInitRank);
-  RESOLVE(init_config, ncclCommInitRankConfig);
-  RESOLVE(init_all, ncclCommInitAll);
   RESOLVE(open, ncclGroupStart);
   RESOLVE(close, ncclGroupEnd);
   RESOLVE(send, ncclSend);
@@ -144,7 +67,7 @@ static void resolve(void) {
   RESOLVE(abort, ncclCommAbort);
   RESOLVE(destroy, ncclCommDestroy);
 #undef RESOLVE
-  complete = why == ncclSuccess;
+  complete = why == ncclSuccess && lp_other_makes();
 }
 
 ncclResult_t lp_interpose_check(void) {

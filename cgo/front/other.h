@@ -55,6 +55,13 @@ bool lp_other_cuda(void);
     return lp_group_note(rc_);                                                       \
   } while (0)
 
+/* ---- other_make.c ---- */
+
+/* Makes communicators of it, all or none. Returns its ncclResult_t. */
+int lp_other_make(struct lp_other_init* inits, size_t n);
+/* Whether it has the functions for that. */
+bool lp_other_makes(void);
+
 /* ---- other_comm.c: its communicators and operators ---- */
 
 /* Makes its communicators for those of ours that have just been made. */

@@ -116,36 +116,19 @@ static ncclResult_t share_ids(const struct lp_core* core, const struct lp_init* 
   return rc;
 }
 
-/* Whether these are all ranks of one ncclCommInitAll, on devices of their own. Other inits use the thread's device. */
-static bool all_of_one(const struct lp_init* inits, size_t n) {
-  size_t i;
-  for (i = 0; i < n; i++)
-    if (inits[i].how != LP_BY_ID || (size_t)inits[i].nranks != n ||
-        memcmp(inits[i].id, inits[0].id, sizeof inits[0].id) != 0)
-      return false;
-  return n > 1 && (inits[0].device != inits[1].device);
-}
-
 static ncclResult_t make(const struct lp_init* inits, const ncclUniqueId* ids, ncclComm_t* others, size_t n) {
-  ncclResult_t rc = ncclSuccess, end;
-  __typeof__(ncclCommInitRank)* init = LP_OTHER(ncclCommInitRank, &rc);
-  __typeof__(ncclCommInitAll)* init_all = LP_OTHER(ncclCommInitAll, &rc);
-  __typeof__(ncclGroupStart)* open = LP_OTHER(ncclGroupStart, &rc);
-  __typeof__(ncclGroupEnd)* close = LP_OTHER(ncclGroupEnd, &rc);
+  struct lp_other_init* wanted = calloc(n, sizeof *wanted);
+  ncclResult_t rc;
   size_t i;
-  if (rc != ncclSuccess) return rc;
-  if (all_of_one(inits, n)) {
-    int* devices = calloc(n, sizeof *devices);
-    if (devices == NULL) return lp_fail(ncclSystemError, "out of memory for %zu devices", n);
-    for (i = 0; i < n; i++) devices[i] = inits[i].device;
-    rc = lp_other_result("ncclCommInitAll", init_all(others, (int)n, devices));
-    free(devices);
-    return rc;
+  if (wanted == NULL) return lp_fail(ncclSystemError, "out of memory for %zu communicators", n);
+  for (i = 0; i < n; i++) {
+    wanted[i] = (struct lp_other_init){.nranks = inits[i].nranks, .rank = inits[i].rank, .device = inits[i].device};
+    memcpy(wanted[i].id, &ids[i], sizeof wanted[i].id);
   }
-  if (n > 1) rc = open();
-  for (i = 0; rc == ncclSuccess && i < n; i++) rc = init(&others[i], inits[i].nranks, ids[i], inits[i].rank);
-  end = n > 1 ? close() : ncclSuccess;
-  return lp_other_result("ncclCommInitRank", rc != ncclSuccess ? rc : end);
+  rc = lp_other_result("ncclCommInitRank", (ncclResult_t)lp_other_make(wanted, n));
+  for (i = 0; i < n; i++) others[i] = lp_comm(wanted[i].comm);
+  free(wanted);
+  return rc;
 }
 
 /* Copies the inits whose communicators exist (a split may make none), with the core's size and rank. Returns how
