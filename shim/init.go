@@ -150,7 +150,6 @@ func requestOf(a *InitArgs) report.Request {
 
 // handleMessages registers the handlers of control messages.
 func handleMessages(c *comm.Core) {
-	c.HandleAccords()
 	stall.Handle(c)
 	live.Handle(c)
 	peer.Handle(c)

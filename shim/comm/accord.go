@@ -17,15 +17,6 @@ type accord struct {
 	why  string
 }
 
-var accords = NewSlot[accord]()
-
-// HandleAccords makes the leader gather the results of [Core.Accord].
-func (c *Core) HandleAccords() {
-	a := new(accord)
-	accords.Set(c, a)
-	c.HandleAtLeader(control.MsgManaged, func(m *control.Message) { a.add(c, m) })
-}
-
 // Accord gathers the result of a step from all ranks. failed is this rank's error, nil if the step succeeded. Accord
 // returns the error of a failed rank, "" if all succeeded.
 func (c *Core) Accord(step uint64, failed error) (why string, err error) {
@@ -43,8 +34,9 @@ func (c *Core) Accord(step uint64, failed error) (why string, err error) {
 	return string(answer.Body), nil
 }
 
-// add records a rank's result. After the last it tells all ranks.
-func (a *accord) add(c *Core, m *control.Message) {
+// addResult records a rank's result at the leader. After the last it tells all ranks.
+func (c *Core) addResult(m *control.Message) {
+	a := &c.accord
 	a.mu.Lock()
 	if len(m.Body) > 0 && (a.why == "" || int(m.From) < a.rank) {
 		a.rank, a.why = int(m.From), string(m.Body)

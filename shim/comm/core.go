@@ -24,6 +24,7 @@ type Core struct {
 	life     life
 	gone     departures
 	messages messages
+	accord   accord
 	hooks    atomic.Pointer[[]Hooks]
 	slots    slots
 }
@@ -76,6 +77,7 @@ func New(id Identity) *Core {
 	}
 	c.Handle(control.MsgPoison, c.failedElsewhere)
 	c.handleReady()
+	c.HandleAtLeader(control.MsgManaged, c.addResult)
 	return c
 }
 
