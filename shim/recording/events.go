@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lightpath/collectives/schedule"
+	"lightpath/plans/iteration/learn"
 	"lightpath/plans/iteration/trace"
 	"lightpath/shim/calls"
 	"lightpath/shim/dispatch"
@@ -18,7 +19,46 @@ type event struct {
 	number     int64 // of a collective; -1: messages
 	start, end int64 // ns of Unix time: the latest over the ranks
 	stream     bool
+	parts      []part
 }
+
+// part is what one rank has done of an event.
+type part struct {
+	rank int // of the job
+	span
+	receives bool
+}
+
+// add adds the part of a rank.
+func (e *event) add(p part) {
+	e.start, e.end = max(e.start, p.begin), max(e.end, p.end)
+	e.parts = append(e.parts, p)
+}
+
+// join adds the same call of other ranks.
+func (e *event) join(o *event) {
+	e.start, e.end, e.stream = max(e.start, o.start), max(e.end, o.end), e.stream || o.stream
+	e.parts = slices.Concat(e.parts, o.parts)
+}
+
+// on returns the parts in the order of ranks, each rank's as one. base is time 0.
+func (e *event) on(base int64) []learn.Part {
+	slices.SortStableFunc(e.parts, func(a, b part) int { return a.rank - b.rank })
+	var list []learn.Part
+	for _, p := range e.parts {
+		q := learn.Part{Rank: p.rank, StartUS: micros(p.begin - base), EndUS: micros(p.end - base), Receives: p.receives}
+		if n := len(list) - 1; n >= 0 && list[n].Rank == q.Rank {
+			q.StartUS, q.EndUS = max(q.StartUS, list[n].StartUS), max(q.EndUS, list[n].EndUS)
+			q.Receives = q.Receives || list[n].Receives
+			list[n] = q
+			continue
+		}
+		list = append(list, q)
+	}
+	return list
+}
+
+func micros(ns int64) float64 { return float64(ns) / 1e3 }
 
 // clocks returns the offset of each host's clock to Unix time: one for all its processes, so that their times compare.
 func clocks(files []*File) map[string]int64 {
@@ -121,8 +161,9 @@ func (g *gathering) read(f *File, offset int64) error {
 		}
 		at = span{at.begin + offset, at.end + offset}
 		rank := f.Comms[c.Comm].Rank
+		p := part{rank: comm.job[rank], span: at}
 		if !c.Kind.P2P() {
-			if err := g.collective(comm, rank, c, at); err != nil {
+			if err := g.collective(comm, rank, c, p); err != nil {
 				return err
 			}
 			continue
@@ -130,7 +171,7 @@ func (g *gathering) read(f *File, offset int64) error {
 		key := [2]uint64{uint64(c.Comm), c.Group}
 		unit, ok := units[key]
 		if !ok || c.Group == 0 {
-			unit = g.messages.unit(comm, at)
+			unit = g.messages.unit(comm, p)
 			units[key] = unit
 		}
 		g.messages.add(comm, rank, c, unit)
@@ -139,7 +180,7 @@ func (g *gathering) read(f *File, offset int64) error {
 }
 
 // collective adds the call of one rank.
-func (g *gathering) collective(comm *communicator, rank int, c *Call, at span) error {
+func (g *gathering) collective(comm *communicator, rank int, c *Call, p part) error {
 	if g.collectives[comm] == nil {
 		g.collectives[comm] = map[int64]*together{}
 	}
@@ -150,7 +191,7 @@ func (g *gathering) collective(comm *communicator, rank int, c *Call, at span) e
 		if err != nil {
 			return err
 		}
-		t = &together{event: event{call: call, number: number, start: at.begin, end: at.end}, first: c, rank: rank}
+		t = &together{event: event{call: call, number: number}, first: c, rank: rank}
 		g.collectives[comm][number] = t
 	}
 	if o := t.first; o.Kind != c.Kind || o.Bytes() != c.Bytes() || o.Peer != c.Peer {
@@ -158,7 +199,9 @@ func (g *gathering) collective(comm *communicator, rank int, c *Call, at span) e
 			"bytes, root %d", ErrJob, comm.name(), number, t.rank, o.Kind, o.Bytes(), o.Peer, rank, c.Kind, c.Bytes(), c.Peer)
 	}
 	t.ranks++
-	t.start, t.end, t.stream = max(t.start, at.begin), max(t.end, at.end), t.stream || c.Stream
+	t.stream = t.stream || c.Stream
+	p.receives = true
+	t.add(p)
 	return nil
 }
 

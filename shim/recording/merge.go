@@ -110,7 +110,8 @@ func (j *job) records(m *Merged) (comms []trace.Communicator, run []learn.Record
 				m.Streams++
 			}
 			e.call.Communicator = i
-			run = append(run, learn.Record{Call: e.call, StartUS: float64(e.start-base) / 1e3, EndUS: float64(e.end-base) / 1e3})
+			run = append(run, learn.Record{Call: e.call, StartUS: micros(e.start - base), EndUS: micros(e.end - base),
+				On: e.on(base)})
 		}
 	}
 	slices.SortStableFunc(run, func(a, b learn.Record) int { return cmp.Compare(a.StartUS, b.StartUS) })
@@ -159,7 +160,7 @@ func align(group []*communicator) []event {
 		}
 		events = slices.Clone(a)
 		for i := range events {
-			events[i].start, events[i].end = max(events[i].start, b[i].start), max(events[i].end, b[i].end)
+			events[i].join(&b[i])
 		}
 	}
 	return events

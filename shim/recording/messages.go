@@ -19,7 +19,7 @@ type messages struct {
 
 type unit struct {
 	comm   *communicator
-	at     span
+	part   part
 	stream bool
 	parent int // union-find
 }
@@ -40,8 +40,8 @@ type pair struct {
 
 func newMessages() *messages { return &messages{open: map[message]*pair{}} }
 
-func (m *messages) unit(comm *communicator, at span) int {
-	m.units = append(m.units, unit{comm: comm, at: at, parent: len(m.units)})
+func (m *messages) unit(comm *communicator, p part) int {
+	m.units = append(m.units, unit{comm: comm, part: p, parent: len(m.units)})
 	return len(m.units) - 1
 }
 
@@ -58,6 +58,7 @@ func (m *messages) add(comm *communicator, rank int, c *Call, unit int) {
 		m.order = append(m.order, p)
 	}
 	if c.Kind == calls.Recv {
+		m.units[unit].part.receives = true
 		p.recv = unit
 	} else {
 		p.send, p.bytes = unit, c.Bytes()
@@ -98,12 +99,14 @@ func (m *messages) join() (left int) {
 		if flows[root] == nil {
 			continue
 		}
-		if e := events[root]; e == nil {
-			events[root] = &event{number: -1, start: m.units[u].at.begin, end: m.units[u].at.end}
-			events[root].call.SetFlows(flows[root])
+		e := events[root]
+		if e == nil {
+			e = &event{number: -1}
+			e.call.SetFlows(flows[root])
+			events[root] = e
 		}
-		e, at := events[root], m.units[u].at
-		e.start, e.end, e.stream = max(e.start, at.begin), max(e.end, at.end), e.stream || m.units[u].stream
+		e.stream = e.stream || m.units[u].stream
+		e.add(m.units[u].part)
 	}
 	for root, e := range events {
 		comm := m.units[root].comm
@@ -178,7 +181,7 @@ func (l *lane) join(o *lane) {
 	l.events, o.events = l.events[len(l.events)-n:], o.events[len(o.events)-n:]
 	for i := range l.events {
 		a, b := &l.events[i], &o.events[i]
-		a.start, a.end, a.stream = max(a.start, b.start), max(a.end, b.end), a.stream || b.stream
+		a.join(b)
 		flows := map[[2]int]float64{}
 		for _, c := range []*trace.Call{&a.call, &b.call} {
 			for k, f := range c.Flows {

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/internal/require"
 	"lightpath/plans/iteration/learn"
+	"lightpath/plans/iteration/trace"
 	"lightpath/shim/calls"
 )
 
@@ -325,6 +326,38 @@ func TestSideBySide(t *testing.T) {
 		!slices.Equal(c[0].Flows, [][2]int{{0, 1}, {1, 0}, {2, 3}, {3, 2}}) ||
 		!slices.Equal(c[1].Flows, [][2]int{{4, 5}, {5, 4}}) {
 		t.Errorf("%s", m.Trace.Encode())
+	}
+}
+
+// TestCauses: a call waits for calls on its own ranks. A send does not delay the later calls of the rank that sends it.
+func TestCauses(t *testing.T) {
+	list := processes(4)
+	join(2, list[0], list[1])
+	join(3, list[1], list[2])
+	join(4, list[3], list[1])
+	for range 5 {
+		meet(list, 1000)
+		for _, m := range []struct {
+			src, dst, sender, receiver int // processes, and their numbers of the communicator
+			us                         int64
+		}{{0, 1, 1, 1, 10}, {1, 2, 2, 1, 20}, {3, 1, 1, 3, 400}} {
+			for _, p := range []*process{list[m.src], list[m.dst]} {
+				p.at += m.us * 1000
+			}
+			list[m.src].call(calls.Send, m.sender, 10*uint64(m.sender+m.receiver), 1, 0)
+			list[m.dst].call(calls.Recv, m.receiver, 10*uint64(m.sender+m.receiver), 0, 0)
+		}
+	}
+	m, err := Merge(files(list))
+	require.NoError(t, err)
+	if len(m.Trace.Calls) != 3 {
+		t.Fatalf("%s", m.Trace.Encode())
+	}
+	for i, want := range [][]trace.After{{{Call: trace.Begin}}, {{Call: trace.Begin, GapUS: 10}, {Call: 0, GapUS: 20}},
+		{{Call: trace.Begin, GapUS: 390}, {Call: 0, GapUS: 430}}} {
+		if got := m.Trace.Calls[i].After; !slices.Equal(got, want) {
+			t.Errorf("call %d waits for %v, want %v", i, got, want)
+		}
 	}
 }
 

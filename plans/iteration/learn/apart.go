@@ -2,49 +2,70 @@ package learn
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sort"
 )
 
-// apart finds the iteration of the communicator whose own calls repeat after the longest time. Each other communicator
-// makes the same number of calls in each of these iterations. nil if that is not so.
+// apart finds the iteration of the communicator, or of the rank, whose own calls repeat after the longest time: others
+// may make the same call several times in an iteration. Each communicator makes the same number of calls in each of
+// these iterations. nil if that is not so.
 func apart(communicators int, run []Record) *Found {
 	lists := make([][]Record, communicators)
 	for _, r := range run {
 		lists[r.Communicator] = append(lists[r.Communicator], r)
 	}
 	var lead [][]Record
-	longest, leader := 0.0, 0
-	for i, list := range lists {
+	longest := 0.0
+	for _, list := range slices.Concat(lists, received(run)) {
 		f := whole(list)
 		if f == nil {
 			continue
 		}
-		if t := f.Rounds[1][0].StartUS - f.Rounds[0][0].StartUS; lead == nil || t > longest {
-			lead, longest, leader = f.Rounds, t, i
+		t := f.Rounds[1][0].StartUS - f.Rounds[0][0].StartUS
+		if lead == nil || t > longest && f.covers() >= len(list)/2 {
+			lead, longest = f.Rounds, t
 		}
 	}
 	if lead == nil {
 		return nil
 	}
-	parts := [][][]Record{lead}
+	var parts [][][]Record
 	n := len(lead)
-	for i, list := range lists {
-		if i == leader {
-			continue
-		}
+	for _, list := range lists {
 		if part := split(list, lead); part != nil {
 			parts = append(parts, part)
 			n = min(n, len(part))
 		}
 	}
-	if n < 2 {
+	if n < 2 || parts == nil {
 		return nil
 	}
 	rounds, _ := roundsOf(interleave(parts, n))
 	f := found(rounds)
 	f.Left = len(run) - f.covers()
 	return f
+}
+
+// received returns for each rank the calls that bring data there, in the order and at the times of the rank. A program
+// waits for these in its own order, while sends go on beside them.
+func received(run []Record) [][]Record {
+	lists := map[int][]Record{}
+	for _, r := range run {
+		for _, p := range r.On {
+			if p.Receives {
+				r.StartUS, r.EndUS = p.StartUS, p.EndUS
+				lists[p.Rank] = append(lists[p.Rank], r)
+			}
+		}
+	}
+	var all [][]Record
+	for _, rank := range slices.Sorted(maps.Keys(lists)) {
+		list := lists[rank]
+		slices.SortStableFunc(list, func(a, b Record) int { return cmp.Compare(a.StartUS, b.StartUS) })
+		all = append(all, list)
+	}
+	return all
 }
 
 // split divides the calls of a communicator among the iterations of another. nil if they are not the same in each.

@@ -22,6 +22,24 @@ type Record struct {
 	trace.Call
 	StartUS, EndUS float64   // when the program made the call, and when it ended
 	Sizes          []float64 // of flows that vary, in place of those of Call: the trace has their means
+	// On has the part of each rank, in the order of ranks. Nil: the times are those of one rank, which is in all calls.
+	On []Part
+}
+
+// Part is what one rank does of a call.
+type Part struct {
+	Rank           int // of the job
+	StartUS, EndUS float64
+	Receives       bool // the rank gets data, so its later calls may depend on this one
+}
+
+// on returns the part of a rank, or nil.
+func (r *Record) on(rank int) *Part {
+	at, ok := slices.BinarySearchFunc(r.On, rank, func(p Part, rank int) int { return p.Rank - rank })
+	if !ok {
+		return nil
+	}
+	return &r.On[at]
 }
 
 // Found is the trace of an iteration, with what is known about how well it fits.
@@ -46,14 +64,19 @@ func (f *Found) covers() int {
 }
 
 // Find finds the iteration that repeats at the end of a run, at least twice, and its gaps: medians over the iterations.
-// A few calls may come after the last one. If communicators overlap, their calls may come in another order each time:
-// then each is looked at apart.
+// A few calls may come after the last one. If calls overlap, they may come in another order each time: then each rank
+// and each communicator is looked at apart.
 //
-// Records have no causes. A call that comes when the call before it has ended waits for that call. One that comes
-// earlier waits for the latest call that has always ended by then. The iteration begins after the longest gap between
-// calls. Errors wrap [ErrNoPeriod] or [trace.ErrTrace].
+// Records have no causes. On each of its ranks, a call waits for the latest call that brought data there and that has
+// always ended by then, and for the call of its communicator before it. The iteration begins after the longest gap
+// between calls. Errors wrap [ErrNoPeriod] or [trace.ErrTrace].
 func Find(ranks int, communicators []trace.Communicator, run []Record) (*Found, error) {
 	run = slices.Clone(run)
+	for i := range run {
+		if r := &run[i]; r.On == nil {
+			r.On = []Part{{StartUS: r.StartUS, EndUS: r.EndUS, Receives: true}}
+		}
+	}
 	slices.SortStableFunc(run, func(a, b Record) int {
 		return cmp.Or(cmp.Compare(a.StartUS, b.StartUS), a.Communicator-b.Communicator)
 	})
@@ -162,7 +185,7 @@ func average(ranks int, communicators []trace.Communicator, rounds [][]Record) *
 		if rounds[0][i].Sizes != nil {
 			c.SetFlows(meanSizes(rounds, i))
 		}
-		c.After, c.TailUS = []trace.After{waitOf(rounds, i)}, 0
+		c.After, c.TailUS = waitsOf(rounds, i), 0
 		t.Calls = append(t.Calls, c)
 	}
 	last := lastOf(rounds)
@@ -184,26 +207,66 @@ func meanSizes(rounds [][]Record, i int) map[[2]int]float64 {
 	return means
 }
 
-// waitOf returns what call i of an iteration waits for.
-func waitOf(rounds [][]Record, i int) trace.After {
-	if i == 0 {
-		return trace.After{Call: trace.Begin}
+// waitsOf returns the calls for which call i of an iteration waits on its ranks. The gap after a call is that of the
+// slowest rank, from the end of the call on all ranks.
+func waitsOf(rounds [][]Record, i int) []trace.After {
+	gaps := map[int][]float64{} // by call: the gap of each round
+	add := func(call int, gap func(k int) float64) {
+		if gaps[call] == nil {
+			gaps[call] = make([]float64, len(rounds))
+		}
+		for k := range rounds {
+			gaps[call][k] = math.Max(gaps[call][k], gap(k))
+		}
 	}
-	for j := i - 1; j >= 0; j-- {
-		ended := true
-		if j < i-1 { // the call before may end late now and then, others may not
-			for _, r := range rounds {
-				ended = ended && r[j].EndUS <= r[i].StartUS
+	for _, p := range rounds[0][i].On {
+		last, queued := causesOf(rounds, i, &p)
+		add(last, func(k int) float64 {
+			from := rounds[k][0].StartUS
+			if last != trace.Begin {
+				from = rounds[k][last].EndUS
 			}
-		}
-		gap := median(len(rounds), func(k int) float64 { return rounds[k][i].StartUS - rounds[k][j].EndUS })
-		if ended && gap >= 0 {
-			return trace.After{Call: j, GapUS: gap}
+			return rounds[k][i].on(p.Rank).StartUS - from
+		})
+		if queued != last {
+			add(queued, func(int) float64 { return 0 })
 		}
 	}
-	return trace.After{Call: trace.Begin, GapUS: math.Max(0, median(len(rounds), func(k int) float64 {
-		return rounds[k][i].StartUS - rounds[k][0].StartUS
-	}))}
+	var after []trace.After
+	for call, gap := range gaps {
+		after = append(after, trace.After{Call: call, GapUS: median(len(gap), func(k int) float64 { return gap[k] })})
+	}
+	slices.SortFunc(after, func(a, b trace.After) int { return a.Call - b.Call })
+	return after[max(0, len(after)-trace.MaxAfter):]
+}
+
+// causesOf returns the latest call that can have delayed part p of call i, and the latest one of the communicator.
+// [trace.Begin]: there is none.
+func causesOf(rounds [][]Record, i int, p *Part) (last, queued int) {
+	last = trace.Begin
+	for j := i - 1; j >= 0; j-- {
+		same := rounds[0][j].Communicator == rounds[0][i].Communicator
+		switch q := rounds[0][j].on(p.Rank); {
+		case q == nil || !q.Receives && !same:
+		case !endsBefore(rounds, j, i, p.Rank, same && j == i-1):
+		case same:
+			return max(last, j), j
+		default:
+			last = max(last, j)
+		}
+	}
+	return last, last
+}
+
+// endsBefore reports whether call j has always ended on a rank when the rank begins call i; mostly: in most iterations.
+func endsBefore(rounds [][]Record, j, i, rank int, mostly bool) bool {
+	late := 0
+	for _, r := range rounds {
+		if before, now := r[j].on(rank), r[i].on(rank); before == nil || now == nil || before.EndUS > now.StartUS {
+			late++
+		}
+	}
+	return late == 0 || mostly && late <= len(rounds)/2
 }
 
 // lastOf returns the call of an iteration that ends last.

@@ -19,7 +19,7 @@ func record(t *trace.Trace, us []float64, iterations int, noise func() float64) 
 		for i := range t.Calls {
 			start := t.Ready(i, end)
 			end[i] = start + us[i]
-			run = append(run, Record{t.Calls[i], begin + start + noise(), begin + end[i], nil})
+			run = append(run, Record{t.Calls[i], begin + start + noise(), begin + end[i], nil, nil})
 		}
 		begin += t.End(end)
 	}
@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 	require.NoError(t, err)
 	r := rand.New(rand.NewPCG(1, 1))
 	run := record(one, []float64{10, 12, 14}, 5, r.Float64)
-	start := []Record{{trace.Call{Collective: "broadcast", Algorithm: "ring", Bytes: 1}, -100, -90, nil}}
+	start := []Record{{trace.Call{Collective: "broadcast", Algorithm: "ring", Bytes: 1}, -100, -90, nil, nil}}
 	l, err := Find(2, one.Communicators, append(start, run...))
 	require.NoError(t, err)
 	if l.Period != 3 || l.Repeats < 4 || l.Trace.Calls[0].Collective != "allgather" {
@@ -78,7 +78,7 @@ func TestFindNothing(t *testing.T) {
 	var run []Record
 	for i := range 9 {
 		at := float64(i)
-		run = append(run, Record{trace.Call{Collective: "allreduce", Algorithm: "ring", Bytes: at}, at, at, nil})
+		run = append(run, Record{trace.Call{Collective: "allreduce", Algorithm: "ring", Bytes: at}, at, at, nil, nil})
 	}
 	if _, err := Find(2, make([]trace.Communicator, 1), run); !errors.Is(err, ErrNoPeriod) {
 		t.Error(err)
@@ -117,7 +117,7 @@ func TestSizesVary(t *testing.T) {
 				c = trace.Call{Collective: "allreduce", Algorithm: "ring", Bytes: 8}
 			}
 			at := float64(1000*i + 100*place)
-			run = append(run, Record{c, at, at + 10, sizes})
+			run = append(run, Record{c, at, at + 10, sizes, nil})
 		}
 	}
 	f, err := Find(2, []trace.Communicator{{Groups: [][]int{{0, 1}}}}, run)
