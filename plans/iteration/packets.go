@@ -1,6 +1,7 @@
 package iteration
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -21,11 +22,18 @@ func (p *Problem) UsePackets(costs packets.Costs) {
 	p.choose()
 }
 
-// choose decides which shapes use packet planes.
+// choose decides which shapes use packet planes. At run time, ranks of messages ask for circuits only if some matrix
+// gains by these.
 func (p *Problem) choose() {
+	f := p.Fabric
+	never := p.packets.AlwaysFaster(f.ReconfigUS+f.AlphaUS+f.HopUS, float64(f.Planes)*f.BandwidthGbps)
 	p.onPackets = make([]bool, len(p.Shapes))
+	for i, shape := range p.Of {
+		messages := p.Trace.Calls[i].Collective == ""
+		p.onPackets[shape] = p.onPackets[shape] || messages && never
+	}
 	for shape, problem := range p.Shapes {
-		p.onPackets[shape] = p.packets.Faster(p.packetUS[shape], problem, problem.Planes)
+		p.onPackets[shape] = p.onPackets[shape] || p.packets.Faster(p.packetUS[shape], problem, problem.Planes)
 	}
 }
 
@@ -112,7 +120,8 @@ func (p *Problem) complete(plan *Plan, left []int) {
 	}
 }
 
-// packetWay times all calls on packet planes, one after the other in the order of the plan. Without stated costs these
+// packetWay times all calls on packet planes, in the order in which they start in the plan. A call waits for the calls
+// before it that send from a rank from which it sends, or to a rank to which it sends. Without stated costs the planes
 // have the bandwidth of the circuits.
 func (p *Problem) packetWay(plan *Plan) Outcome {
 	us := p.packetUS
@@ -121,12 +130,46 @@ func (p *Problem) packetWay(plan *Plan) Outcome {
 			us = append(us, withoutSwitches(shape))
 		}
 	}
-	end, before := make([]float64, len(p.Of)), 0.0
-	for _, c := range plan.Calls {
-		before = math.Max(before, p.Trace.Ready(c.Call, end)) + us[p.Of[c.Call]]
-		end[c.Call] = before
+	order := slices.Clone(plan.Calls)
+	slices.SortStableFunc(order, func(a, b Placed) int { return cmp.Compare(a.StartUS, b.StartUS) })
+	ports := make([][]int, len(p.Shapes))
+	for i, shape := range p.Shapes {
+		ports[i] = portsOf(shape)
+	}
+	end, busy := make([]float64, len(p.Of)), make([]float64, 2*p.Fabric.Ranks)
+	for _, c := range order {
+		shape, start := p.Of[c.Call], p.Trace.Ready(c.Call, end)
+		for _, port := range ports[shape] {
+			start = math.Max(start, busy[port])
+		}
+		end[c.Call] = start + us[shape]
+		for _, port := range ports[shape] {
+			busy[port] = end[c.Call]
+		}
 	}
 	return Outcome{Name: Packet, IterationUS: p.Trace.End(end)}
+}
+
+// portsOf returns what a call uses of packet planes: 2r if rank r sends, 2r+1 if it receives.
+func portsOf(p *plans.Problem) (list []int) {
+	uses := make([]bool, 2*p.Ranks)
+	for i := range p.Steps {
+		for _, f := range p.Steps[i].FlowList() {
+			uses[2*f[0]], uses[2*f[1]+1] = true, true
+		}
+	}
+	for src, row := range p.Demand {
+		for dst, bytes := range row {
+			uses[2*src] = uses[2*src] || bytes > 0
+			uses[2*dst+1] = uses[2*dst+1] || bytes > 0
+		}
+	}
+	for port, used := range uses {
+		if used {
+			list = append(list, port)
+		}
+	}
+	return list
 }
 
 // withoutSwitches returns the time of a shape if each plane joined all ranks. A step takes alpha, one hop, and the

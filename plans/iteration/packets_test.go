@@ -130,3 +130,35 @@ func TestPacketsSweep(t *testing.T) {
 		}
 	}
 }
+
+// TestPacketMessages: messages use packet planes if no matrix gains by circuits, as at run time. A message that two
+// others precede on its ports waits for them, and one on other ports does not.
+func TestPacketMessages(t *testing.T) {
+	f := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 2, BandwidthGbps: 4, AlphaUS: 1, ReconfigUS: 500,
+		Circuits: plans.Simplex}
+	tr := &trace.Trace{Ranks: 4, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3}}}}}
+	for _, flow := range [][2]int{{0, 1}, {0, 2}, {3, 2}, {1, 3}} {
+		tr.Calls = append(tr.Calls, trace.Call{Flows: [][2]int{flow}, Bytes: 1e5, After: []trace.After{{Call: trace.Begin}}})
+	}
+	for _, c := range []struct {
+		costs     packets.Costs
+		onPackets bool
+	}{
+		{packets.Costs{AlphaUS: 100, Gbps: 8, Stated: true}, true}, // 200 us; circuits take 101 us, but 500 to switch
+		{packets.Costs{AlphaUS: 600, Gbps: 8, Stated: true}, false},
+	} {
+		p, err := iteration.Pose(f, "", tr, exchange)
+		require.NoError(t, err)
+		p.UsePackets(c.costs)
+		comparison, err := iteration.Compare(context.Background(), p, quick)
+		require.NoError(t, err)
+		_, err = check.Check(p, comparison.Plan)
+		require.NoError(t, err)
+		if _, on := p.PacketUS(0); on != c.onPackets {
+			t.Errorf("%+v: packet planes: %v", c.costs, on)
+		}
+		if got, want := comparison.Of(iteration.Packet).IterationUS, 3*(c.costs.AlphaUS+100); !plans.SameUS(got, want) {
+			t.Errorf("%+v: %v us on packet planes, want %v", c.costs, got, want)
+		}
+	}
+}
