@@ -73,8 +73,9 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 	var once sync.Once
 	var failure error // the first; a rank that is stopped after it has not failed
 	for r := range ranks {
-		c := exec.CommandContext(ctx, args[0], args[1:]...)
-		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+		c := exec.Command(args[0], args[1:]...)
+		// A rank has a process group, so that its children end with it.
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
 		c.Env = slices.Concat(os.Environ(), rankVariables(r, ranks, r, ranks), library,
 			[]string{"MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)})
 		stdout, err := c.StdoutPipe()
@@ -87,14 +88,20 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 		}
 		if err := bench.Start(c); err != nil {
 			cancel()
+			wg.Wait()
 			return fmt.Errorf("cannot start %s: %w", args[0], err)
 		}
 		wg.Go(func() {
+			defer context.AfterFunc(ctx, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })()
 			var copies sync.WaitGroup
+			defer copies.Wait() // children of the rank may write longer
 			copies.Go(func() { prefix(os.Stdout, stdout, r, &out) })
 			copies.Go(func() { prefix(os.Stderr, stderr, r, &out) })
-			copies.Wait()
-			if err := c.Wait(); err != nil {
+			state, err := c.Process.Wait()
+			if err == nil && !state.Success() {
+				err = &exec.ExitError{ProcessState: state}
+			}
+			if err != nil {
 				once.Do(func() { failure = cli.No(fmt.Errorf("rank %d: %w", r, err)) })
 				cancel()
 			}

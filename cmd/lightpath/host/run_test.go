@@ -19,10 +19,14 @@ func TestRun(t *testing.T) {
 		strings.Count(o.Stderr, "oops") != 2 {
 		t.Errorf("run: %+v", o)
 	}
-	o = lightpath.Run(t, "", "run", "-n", "2", "--preload=false", "--", "sh", "-c",
-		"test $RANK = 0 || exit 3; exec sleep 60")
+}
+
+// TestRunEnds: a rank that fails ends the others at once, and the children of all, which still hold their output.
+func TestRunEnds(t *testing.T) {
+	o := lightpath.Run(t, "", "run", "-n", "2", "--preload=false", "--", "sh", "-c",
+		"sleep 3600 & test $RANK = 0 || exit 3; wait")
 	if o.Status != cli.ExitNo || !strings.Contains(o.Stderr, "rank 1: exit status 3") {
-		t.Errorf("a rank that fails: %+v", o)
+		t.Errorf("%+v", o)
 	}
 }
 
