@@ -43,6 +43,9 @@ func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) 
 		defer control.CloseWith(ctx, conn)()
 	}
 	if err != nil {
+		if ctx.Err() != nil && !own.Again {
+			own.withdraw(h)
+		}
 		return 0, nil, own.failed(ctx, h, err)
 	}
 	if m.Kind == control.MsgBlock && len(places) > 1 {
@@ -61,6 +64,16 @@ func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) 
 		places[0].Veto(ctx, &m, VetoTime)
 	}
 	return readTable(&m, h)
+}
+
+// withdrawTime bounds the time that a rank takes to say that it has given up.
+const withdrawTime = 500 * time.Millisecond
+
+// withdraw tells the root of a place that a rank has given up. Otherwise the other ranks wait for it, if the root does
+// not have its hello yet.
+func (p *Place) withdraw(h *Hello) {
+	m := &control.Message{Kind: control.MsgRefuse, Body: []byte(h.Where() + leftWhileMade)}
+	p.Veto(context.Background(), m, withdrawTime)
 }
 
 // VetoTime bounds the attempt to tell the first place, which may know already.
@@ -85,7 +98,7 @@ func (p *Place) ask(ctx context.Context, deadline time.Time, ask, answer *contro
 		if err != nil {
 			return nil, err
 		}
-		stop := control.CloseWith(ctx, conn)
+		stop := giveUpWith(ctx, conn)
 		err = control.Exchange(conn, ask, answer)
 		stop()
 		turnedAway := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
@@ -98,6 +111,15 @@ func (p *Place) ask(ctx context.Context, deadline time.Time, ask, answer *contro
 		}
 		time.Sleep(control.ComeAgain)
 	}
+}
+
+// giveUpWith tells the place that the rank gives up when ctx ends, unless stop was called before. The rank still reads
+// the answer: if all ranks had come, the others wait for its next connection.
+func giveUpWith(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		_ = conn.SetReadDeadline(time.Now().Add(withdrawTime))
+		_ = conn.(*net.TCPConn).CloseWrite()
+	})
 }
 
 // closed returns the error of a place that has closed the connection. If nothing listens there any more, the error says

@@ -90,11 +90,20 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 		return nil, fmt.Errorf("shim: leader's address %q: %w", addr, ErrMessage)
 	}
 	conn, err := Dial(ctx, at, s, deadline, false) // the leader listens before any rank knows its address
+	gaveUp := err != nil && ctx.Err() != nil
+	if gaveUp { // the leader waits for this rank, and gets a connection that ends
+		conn, err = Dial(context.WithoutCancel(ctx), at, s, time.Now().Add(writeTime), false)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("shim: rank %d: control connection to rank 0: %w", rank, err)
 	}
 	c.links[0] = &link{conn: conn}
-	return c, c.links[0].send(&Message{Kind: MsgJoin, From: uint16(rank)})
+	err = c.links[0].send(&Message{Kind: MsgJoin, From: uint16(rank)})
+	if gaveUp {
+		_ = conn.Close()
+		return nil, context.Cause(ctx)
+	}
+	return c, err
 }
 
 // gather accepts the control connections of all other ranks. It handles each connection on a goroutine, so that a

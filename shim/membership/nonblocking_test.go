@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -215,6 +216,33 @@ func TestAbortAnything(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestAbortIsTold: a rank that aborts at any moment while ranks meet keeps no other rank waiting.
+func TestAbortIsTold(t *testing.T) {
+	for i := range 2 * 60 {
+		id, err := shim.NewUniqueID()
+		require.NoError(t, err)
+		other := make(chan error, 1)
+		go func() {
+			comms, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: i % 2}})
+			if err == nil { // made before the abort
+				<-comms[0].FailedChan()
+				err = comms[0].AsyncError()
+				_ = comms[0].Abort()
+			}
+			other <- err
+		}()
+		comms, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 2, Rank: 1 - i%2, NonBlocking: true}})
+		begun(t, err)
+		for range (1 << (i / 2 / 4)) - 1 {
+			runtime.Gosched()
+		}
+		require.NoError(t, comms[0].Abort())
+		if err := <-other; !errors.Is(err, errdefs.ErrAborted) && !errors.Is(err, errdefs.ErrRemote) {
+			t.Error(err)
 		}
 	}
 }
