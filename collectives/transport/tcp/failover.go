@@ -193,8 +193,12 @@ func (g *guard) give(c *conn, err error) {
 // other one pokes it.
 func (g *guard) recover(c *conn) {
 	limit := g.o.Heartbeat / 4
+	wait := max(limit/time.Duration(attempts*len(g.e.planes)), minAttempt)
 	pokes, patience := c.peer > g.e.rank, limit
+	var left time.Time
+	var spent time.Duration
 	for round := 0; ; round++ {
+		begun := time.Now()
 		since, down, cause := g.state(c)
 		if !down {
 			return
@@ -205,32 +209,43 @@ func (g *guard) recover(c *conn) {
 			case <-time.After(min(10*time.Millisecond<<min(round, 8), limit/attempts)):
 			}
 		}
-		var last error
-		for _, via := range g.ways(c) {
-			if _, down, _ := g.state(c); !down {
-				return
-			}
-			err := g.attempt(c, via, max(limit/time.Duration(attempts*len(g.e.planes)), minAttempt))
-			if err == nil {
-				if last = nil; pokes {
-					patience = g.o.Heartbeat // the other rank dials
-				}
-				break
-			}
-			if !errors.Is(last, unix.ECONNREFUSED) {
-				last = err
+		if since != left {
+			if left, spent = since, 0; errors.Is(cause, errSilent) {
+				spent = limit / 2 // the rank was silent before, too
 			}
 		}
-		if errors.Is(last, unix.ECONNREFUSED) { // and no other plane reaches the rank
+		last := g.tryPlanes(c, wait)
+		switch {
+		case errors.Is(last, errMute): // no fault: wait ever longer, so that connections do not fill the process's queue
+			wait, spent = min(2*wait, g.o.Heartbeat), 0
+			continue
+		case last == nil && pokes:
+			patience = g.o.Heartbeat // the other rank dials
+		case errors.Is(last, unix.ECONNREFUSED): // and no other plane reaches the rank
 			patience = 0
 		}
-		if errors.Is(cause, errSilent) {
-			since = since.Add(-limit / 2) // the rank was silent before, too
-		}
-		if time.Since(since) > patience {
+		if spent += min(time.Since(begun), limit); spent > patience { // if a round took longer, this process was stopped
 			g.lose(c, cmp.Or(last, errIdle))
 		}
 	}
+}
+
+// tryPlanes makes an attempt on one plane after the other, until one succeeds or the stream has a connection. The error
+// is that of the plane that tells most about the rank.
+func (g *guard) tryPlanes(c *conn, limit time.Duration) (last error) {
+	for _, via := range g.ways(c) {
+		if _, down, _ := g.state(c); !down {
+			return nil
+		}
+		err := g.attempt(c, via, limit)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, errMute) || !errors.Is(last, errMute) && !errors.Is(last, unix.ECONNREFUSED) {
+			last = err
+		}
+	}
+	return last
 }
 
 // state returns since when and why a stream has no connection. If the stream has a connection, or no longer needs one,
@@ -267,6 +282,7 @@ var (
 	errSilent = errors.New("no answer from its host")
 	errLeft   = errors.New("the other rank has left the connection")
 	errIdle   = errors.New("the rank answers, but does not resume the stream")
+	errMute   = errors.New("its host answers, and its process does not")
 	errReturn = errors.New("the plane carries connections again")
 )
 

@@ -321,34 +321,6 @@ func TestStreamReturns(t *testing.T) {
 	}
 }
 
-// TestNoReturnToStoppedProcess checks that a stream stays where it is while the other rank's process is stopped: its
-// kernel accepts connections, but the rank does not answer.
-func TestNoReturnToStoppedProcess(t *testing.T) {
-	ev, f := newReports()
-	all := guarded(t, 2, 2, 2*time.Second, nil, f)
-	leaveStream(all[1], 1, 0)
-	for range all {
-		if e := <-ev.next; !strings.HasSuffix(e, ": 1 over 0") {
-			t.Fatal(e)
-		}
-	}
-	g, c := all[1].guard, all[1].conn(1, 0)
-	all[0].mu.Lock()
-	all[1].mu.Lock()
-	c.busy = true
-	all[1].mu.Unlock()
-	g.home(c)
-	all[0].mu.Unlock()
-	select {
-	case e := <-ev.next:
-		t.Error(e)
-	default:
-	}
-	s, err := schedule.Build(schedule.AllReduce, "ring", 2, 0)
-	require.NoError(t, err)
-	collective(t, all, s, 100, false, 1)
-}
-
 // TestMovesDuringCalls moves a stream between planes that work, all the time, while ranks exchange data. Each time the
 // other rank still sends.
 func TestMovesDuringCalls(t *testing.T) {

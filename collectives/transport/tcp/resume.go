@@ -27,7 +27,7 @@ func (g *guard) attempt(c *conn, via int, limit time.Duration) error {
 func (g *guard) call(c *conn, via, purpose int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(g.ctx, limit)
 	defer cancel()
-	d := net.Dialer{LocalAddr: g.l.source(via)}
+	d := net.Dialer{LocalAddr: g.l.source(via), Timeout: g.o.Heartbeat / 4}
 	to, err := d.DialContext(ctx, "tcp", planeAddr(g.o.Addrs[c.peer], via))
 	if err != nil {
 		return err
@@ -49,6 +49,9 @@ func (g *guard) call(c *conn, via, purpose int, limit time.Duration) error {
 		return err
 	}
 	answer, at, err := readReply(to, hello, g.o.Secret[:])
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errMute
+	}
 	if err != nil || purpose != forResume {
 		return err
 	}
