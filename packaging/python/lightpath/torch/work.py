@@ -152,9 +152,8 @@ os.register_at_fork(after_in_child=lambda: _Callbacks.__init__(_callbacks))  # a
 
 
 class _Kept:
-    """Works that only C++ may hold. In 1.13 a work whose Python half is gone waits for ever (later versions
-    keep it alive themselves), so each stays here until a caller has waited for it, or until it is one of the
-    oldest."""
+    """Works that only C++ may hold. In 1.13 a work whose Python half is gone waits for ever, so each stays here until
+    a caller has waited for it, or until it is one of the oldest."""
 
     LIMIT = 1024
     # DDP's join asks in C++ for the result of a work for which it has waited already: the latest few with results of
@@ -180,4 +179,11 @@ class _Kept:
 
 
 _kept = _Kept()
-keep = _kept.add
+
+if hasattr(dist.AllreduceOptions, "asyncOp"):
+
+    def keep(work: Work) -> None:
+        """Nothing: C++ keeps both halves of a work since torch 2."""
+
+else:
+    keep = _kept.add
