@@ -71,11 +71,17 @@ func (in *Issuer) Issue(e *Scripted, call *calls.Call) error {
 	if p.Capture, err = CapturingOn(in.c, on, call.Stream); err != nil {
 		return err
 	}
-	if err := p.prepare(); err != nil {
+	if err := p.findBuffers(); err != nil {
 		return err
 	}
-	if err := p.put(); err != nil {
-		// Part of it is on its streams and cannot be undone.
+	if err := p.findOperator(); err != nil {
+		return err
+	}
+	if err = p.prepare(); err == nil {
+		err = p.put()
+	}
+	if err != nil {
+		// The other ranks wait for this one, and part of the script may be on its streams.
 		return in.c.Fail(fmt.Errorf("shim: rank %d: %v, %s: %w", in.c.Rank, call.Kind, in.Name, err))
 	}
 	return nil
@@ -84,12 +90,6 @@ func (in *Issuer) Issue(e *Scripted, call *calls.Call) error {
 // prepare gets what the script needs. It puts nothing on a stream.
 func (p *issuing) prepare() (err error) {
 	in, script := p.in, p.Of.Script
-	if err := p.findBuffers(); err != nil {
-		return err
-	}
-	if err := p.findOperator(); err != nil {
-		return err
-	}
 	if err := in.prepareEvents(script); err != nil {
 		return err
 	}

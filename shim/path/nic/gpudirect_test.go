@@ -291,6 +291,37 @@ func TestGPUDirectNotMade(t *testing.T) {
 	}
 }
 
+// TestGPUDirectNoRoom: a call for which one rank gets no memory fails the communicator on all ranks, whose streams
+// would wait otherwise.
+func TestGPUDirectNoRoom(t *testing.T) {
+	for kind, group := range map[calls.Kind]int{calls.AllReduce: 1, calls.Send: 16} {
+		t.Run(kind.String(), func(t *testing.T) {
+			g := shimtest.UseGPUDirect(t, 2, 1, 1)
+			w := shimtest.NewWorld(t, 2)
+			run := func(r int) error {
+				at := g.Memory(r, 4<<20)
+				call := calls.Call{Comm: w.Comms[r], Kind: kind, Type: datatype.Uint8, Count: 4 << 20, Send: at, Recv: at,
+					Peer: int32(1 - r), Stream: g.Streams[r][0]}
+				if kind == calls.Send && r == 1 {
+					call.Kind = calls.Recv
+				}
+				return shim.Run(slices.Repeat([]calls.Call{call}, group))
+			}
+			require.NoError(t, run(0))
+			g.Fail("AllocExchange", 0)
+			if err := run(1); err == nil || !strings.Contains(err.Error(), "AllocExchange") {
+				t.Fatal(err)
+			}
+			g.Fail("", 0)
+			for _, c := range w.Comms {
+				<-c.FailedChan()
+			}
+			assert.NoError(t, errors.Join(g.SynchronizeRank(0), g.SynchronizeRank(1)))
+			shimtest.DestroyAll(w)
+		})
+	}
+}
+
 // TestGPUDirectFlushes: where a driver says that streams do not see what ports have written, no stream goes on before
 // it has been flushed.
 func TestGPUDirectFlushes(t *testing.T) {

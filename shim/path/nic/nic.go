@@ -181,21 +181,20 @@ func (x *Path) messages() error {
 		return err
 	}
 	defer device.Active().Leave()
-	if err := in.PrepareLanes(in.Lanes); err != nil {
-		return err
-	}
 	count := x.countMessages()
-	if err := x.reserveMessages(); err != nil {
-		x.takeBack()
-		return err
+	err = in.PrepareLanes(in.Lanes)
+	if err == nil {
+		err = x.reserveMessages()
 	}
-	x.nextNumber()
-	if err := x.record(recorder.Called{MessageCount: count}); err != nil {
-		x.takeBack()
-		return err
+	if err == nil {
+		x.nextNumber()
+		err = x.record(recorder.Called{MessageCount: count})
 	}
-	if err := x.putMessages(s); err != nil {
-		return x.c.Fail(err) // part of it is on streams and cannot be undone
+	if err == nil {
+		err = x.putMessages(s)
+	}
+	if err != nil {
+		return x.c.Fail(err) // the other ranks wait for this one, and part of the messages may be on streams
 	}
 	if x.capture.ID == 0 {
 		x.launched(recorder.Of(x.c).AddMessages(count))
@@ -217,17 +216,6 @@ func (x *Path) countMessages() (n recorder.MessageCount) {
 		of[m.peer]++
 	}
 	return n
-}
-
-// takeBack undoes countMessages for messages that are not on streams.
-func (x *Path) takeBack() {
-	for i := range x.msgs {
-		if m := &x.msgs[i]; m.send {
-			x.sent[m.peer]--
-		} else {
-			x.wanted[m.peer]--
-		}
-	}
 }
 
 // putMessages puts the messages on streams, after the communicator's last launch and after the work on the group's
