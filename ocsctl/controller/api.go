@@ -270,8 +270,8 @@ type AttachOptions struct {
 	Port int    // -1: none; the core calls such a sink before those of ports
 	Who  string // for operators: "local pid 4711", "grpc 10.0.0.7:5123 CN=node7"
 	// Held lists the leases that the controller before this one had granted to the rank. During the grace time
-	// after a takeover the rank gets them back, and Attach fails with ErrHeld if another rank has claimed one of
-	// the planes. Otherwise Held is ignored.
+	// after a takeover the rank gets them back. Attach fails with ErrHeld if another rank has claimed one of the
+	// planes, and at any other time: the leases have ended.
 	Held []ocsctl.Lease
 	// Known lists, by plane, the newest epoch that an earlier controller has published to the rank; nil: none has. A
 	// plane with a lower epoch goes out of service, since the journal has lost changes. Without a journal, Known is

@@ -140,10 +140,13 @@ func (m *machine) tellAll(a *attachment) {
 	}
 }
 
-// claim gives a rank the leases back that the controller before this one had granted.
+// claim gives a rank the leases back that the controller before this one had granted. After the grace time these leases
+// have ended, and the rank does not know it yet. So it is refused, and stays lost until its process ends: its
+// communicators may still send.
 func (m *machine) claim(a *attachment, held []ocsctl.Lease, now int64) error {
-	if m.grace == 0 {
-		return nil
+	if m.grace == 0 && len(held) > 0 {
+		return fmt.Errorf("controller: port %d: its leases ended while it was disconnected, and others may have its "+
+			"planes: %w", a.port, ErrHeld)
 	}
 	var all uint64
 	for i := range held {

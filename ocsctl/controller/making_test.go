@@ -109,6 +109,29 @@ func TestMakesOnlyWhatIsAllowed(t *testing.T) {
 	}
 }
 
+// TestStalledRankReturns: the leases of a rank end while its process stalls. When it returns, it learns so before others
+// get its circuits, since its communicators may still send. A new process on the port gives the circuits free.
+func TestStalledRankReturns(t *testing.T) {
+	r := newTestRig(t, 4, 1, nil)
+	r.hold(1)
+	before := r.plane(0).Map
+	r.s[0].Detach(false)
+	held := ocsctl.Lease{Holder: testHolder, Mask: 1}
+	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 0, Held: []ocsctl.Lease{held}})
+	want(t, "a lease that has ended", err, ErrHeld, "port 0", "its leases ended")
+	require.NoError(t, r.s[1].Acquire(1, with(1, 20, 1, 2)))
+	if a := r.answered(1); len(a) != 1 || a[0].mask != 1 || !r.plane(0).Map.Equal(before) {
+		t.Errorf("answers %v, map %v", a, r.plane(0).Map)
+	}
+	require.NoError(t, r.s[1].Release(1, 20))
+	r.attach(0)
+	require.NoError(t, r.s[1].Acquire(2, with(1, 20, 1, 2)))
+	r.pass(time.Second)
+	if m := r.plane(0).Map; len(r.answered(1)) != 1 || m[1] != 2 || m[2] != 1 {
+		t.Errorf("map %v", m)
+	}
+}
+
 // TestLeaseChecks: circuits need a shared lease, its ports, and a map for each plane.
 func TestLeaseChecks(t *testing.T) {
 	good := with(3, 1, 0, 1)

@@ -100,6 +100,8 @@ var mutants = []mutant{
 		"return matches(&g.leaseHolder) })", "return false })", true},
 	{"trusts shared planes at later epochs", rankFile,
 		"(later == 0 || later > 0 && m.shares())", "later == 0", true},
+	{"welcomes ranks whose leases have ended", attachmentFile,
+		"if m.grace == 0 && len(held) > 0 {", "if m.grace == 0 {\n\t\treturn nil\n\t}\n\tif false {", true},
 	{"claims shared planes alone", attachmentFile,
 		"h.since = now\n", "h.since, h.shared = now, false\n", true},
 	{"grants planes that move", leaseFile,

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -154,6 +155,10 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 			o.Held = []ocsctl.Lease{{Holder: holder, Mask: 1}}
 		}
 		a, err := c.Attach(r, o)
+		if errors.Is(err, controller.ErrHeld) { // there was no controller before, or the grace time has ended
+			o.Held = nil
+			a, err = c.Attach(r, o)
+		}
 		require.NoError(t, err)
 		r.Attachment = a
 		all = append(all, r)
