@@ -113,14 +113,13 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	return p
 }
 
-// lookAgain shows the map that the device of a failed plane has now. It may have changed since the failure, which only
-// an operator ends.
+// lookAgain shows the map that the device of a failed plane has now, nil if the device does not tell. It may have
+// changed since the failure, which only an operator ends.
 func (m *machine) lookAgain(pl *plane, p *PlaneSnapshot) {
-	observed, err := m.read(pl)
-	if err != nil {
+	var err error
+	if p.Map, err = m.read(pl); err != nil {
 		return
 	}
-	p.Map = observed
 	if c := pl.cause(); c == CauseUnresponsive || c == CauseUnknown {
 		p.Reason += "; it answers again"
 	}

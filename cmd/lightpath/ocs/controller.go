@@ -281,7 +281,10 @@ func (o *flags) report(ctx context.Context, op *rpc.Operator, s *controller.Snap
 func newReport(before, after *controller.PlaneSnapshot, failed error) commandReport {
 	r := commandReport{Plane: after.Name, State: after.State, Epoch: after.Epoch, Before: before.Map, After: after.Map,
 		Reason: after.Reason, Trial: after.Trial}
-	remove, add := driver.Delta(before.Map, after.Map)
+	var remove, add []circuit.Pair
+	if before.Map != nil && after.Map != nil { // both are known
+		remove, add = driver.Delta(before.Map, after.Map)
+	}
 	r.Remove, r.Add = fromTo(remove), fromTo(add)
 	if failed != nil {
 		r.Error = failed.Error()

@@ -108,6 +108,10 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 		refused([]string{"plane p1: 4 of 4 ranks"}, at("drift")...)
 		says(lightpath.Run(t, "", at("drift", "--plane", "p1")...).Stdout, "0: desired 2, observed 1",
 			"plane p1: out of service")
+		d.Silence(true)
+		says(lightpath.Run(t, "", at("status")...).Stdout, "circuits: unknown", "desired: 0>2 1>3 2>0 3>1")
+		refused([]string{"plane p1: its map is unknown"}, at("drift")...)
+		d.Silence(false)
 		d.Stick(false)
 		lightpath.Succeed(t, "", at("set", "--plane", "p1", "--map", "ring:1")...)
 		lightpath.Succeed(t, "", at("status")...)

@@ -286,6 +286,9 @@ func verifiedBy(level string) string {
 
 // circuitList writes the circuits of a map by rank.
 func circuitList(p circuit.Permutation) string {
+	if p == nil {
+		return "unknown"
+	}
 	var b strings.Builder
 	for r, s := range p {
 		if s != circuit.Dark {

@@ -70,9 +70,8 @@ func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lum
 				if !ok {
 					return fmt.Errorf("step %d: the controller has no plane %s", n+1, name)
 				}
-				if len(s.Planes[j].Map) != f.Pods {
-					return fmt.Errorf("step %d: plane %s has %d ports and the steps are for %d pods", n+1, name, len(s.Planes[j].Map),
-						f.Pods)
+				if len(s.Ports) != f.Pods {
+					return fmt.Errorf("step %d: plane %s has %d ports and the steps are for %d pods", n+1, name, len(s.Ports), f.Pods)
 				}
 				stages[n][j] = want
 			}

@@ -190,7 +190,7 @@ func printVerdicts(r *setReport) {
 type driftReport struct {
 	Plane   string              `json:"plane"`
 	Desired circuit.Permutation `json:"desired"`
-	Map     circuit.Permutation `json:"map"`
+	Map     circuit.Permutation `json:"map"`              // nil: unknown
 	Drifted []int               `json:"drifted"`          // ranks
 	Reason  string              `json:"reason,omitempty"` // why the controller has it out of service
 }
@@ -249,12 +249,14 @@ func (r *driftReport) compare() {
 	}
 }
 
-// Verdict is a "no" where there is drift.
+// verdict is a "no" if there is drift, or if the map is not known.
 func (r *driftReport) verdict() error {
-	if len(r.Drifted) == 0 {
+	switch {
+	case r.Map == nil:
+		return cli.No(fmt.Errorf("plane %s: its map is unknown", printable(r.Plane)))
+	case len(r.Drifted) == 0:
 		return nil
 	}
 	return cli.No(fmt.Errorf("plane %s: %d of %d ranks have another circuit than desired", printable(r.Plane),
-		len(r.Drifted),
-		len(r.Map)))
+		len(r.Drifted), len(r.Map)))
 }

@@ -4,15 +4,17 @@ import (
 	"sync"
 
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
 
 // Panel is a cross-connect that moves at once, or, while its mirrors are stuck, never. Safe for
 // concurrent use.
 type Panel struct {
-	mu    sync.Mutex
-	maps  []circuit.Permutation
-	stuck bool
+	mu     sync.Mutex
+	maps   []circuit.Permutation
+	stuck  bool
+	silent bool
 }
 
 var _ controller.Device = (*Panel)(nil)
@@ -40,6 +42,9 @@ func (p *Panel) Switch(plane int, m controller.Move) error {
 func (p *Panel) Map(plane int) (circuit.Permutation, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.silent {
+		return nil, driver.ErrNoAnswer
+	}
 	return p.maps[plane], nil
 }
 
@@ -48,4 +53,11 @@ func (p *Panel) Stick(stuck bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stuck = stuck
+}
+
+// Silence makes the panel give no answer when its maps are read, or answer again.
+func (p *Panel) Silence(silent bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = silent
 }

@@ -21,9 +21,11 @@ const jobs = new Table($("jobs"), ["job", "name", "planes", "ports", "", "circui
 const switches = new Table($("switches"), ["switch", "driver", "planes", "state"], "Nothing is known of switches here.");
 const now = () => Date.now() + lead;
 
-// show takes a whole state.
+// show takes a whole state. A plane whose map is not known is drawn dark.
 function show(next) {
-  status = { ...next, planes: next.planes ?? [], ports: next.ports ?? [], uses: next.uses ?? [], views: next.views ?? [] };
+  const ports = next.ports ?? [];
+  const planes = (next.planes ?? []).map((p) => p.map ? p : { ...p, unknown: true, map: ports.map(() => -1) });
+  status = { ...next, planes, ports, uses: next.uses ?? [], views: next.views ?? [] };
   lead = Date.parse(status.time) - Date.now();
   draw();
 }

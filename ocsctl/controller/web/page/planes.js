@@ -49,7 +49,8 @@ function newCard(open) {
     card.name.title = plane.name;
     setText(card.state, plane.state);
     setText(card.epoch, `epoch ${plane.epoch}`);
-    setText(card.map, plane.target?.length ? `${mapName(plane.map)} \u2192 ${mapName(plane.target)}` : mapName(plane.map));
+    const map = plane.unknown ? "unknown" : mapName(plane.map);
+    setText(card.map, plane.target?.length ? `${map} \u2192 ${mapName(plane.target)}` : map);
     setText(card.holder, holderText(status, plane));
     card.holder.title = card.holder.textContent;
     const [short, whole] = lastTexts(plane, last);
