@@ -54,8 +54,17 @@ func TestUpDown(t *testing.T) {
 	if _, err := Down(f.Name, false); !errors.Is(err, ErrBusy) {
 		t.Errorf("down under a writer: %v", err)
 	}
+	if _, err := Down(f.Name, true); err != nil {
+		t.Errorf("down by force: %v", err)
+	}
+	if _, _, err := Up(f, Options{}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "end it first") {
+		t.Errorf("up while a process writes the circuits of before: %v", err)
+	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
+	}
+	if _, fresh, err := Up(f, Options{}); !fresh || err != nil {
+		t.Errorf("up after that: fresh %v, %v", fresh, err)
 	}
 	if err := b.Install(0, circuit.AllDark(3)); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed board writes: %v", err)

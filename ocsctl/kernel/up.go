@@ -31,8 +31,9 @@ type Options struct {
 }
 
 // Up builds the planes of a fabric on this host. If the same fabric is up already, Up changes nothing and fresh is
-// false. If another fabric of the same name is up, the error wraps ErrChanged. Up first takes down the remains of a
-// process that died while it was building. After an error nothing is left.
+// false. If another fabric of the same name is up, the error wraps ErrChanged. If a process still writes the circuits of
+// a fabric that was taken down by force, it wraps ErrBusy. Up first takes down the remains of a process that died while
+// it was building. After an error nothing is left.
 func Up(f *fabric.Fabric, o Options) (s *State, fresh bool, err error) {
 	want, err := plan(f, o)
 	if err != nil {
@@ -56,6 +57,13 @@ func Up(f *fabric.Fabric, o Options) (s *State, fresh bool, err error) {
 		return have, false, nil
 	case !errors.Is(err, ErrNotUp):
 		return nil, false, err
+	}
+	held, err := writers(want.Name)
+	for _, f := range held {
+		unlock(f)
+	}
+	if err != nil { // after Down by force: its writes would not reach the new circuits
+		return fail(fmt.Errorf("%w, of the fabric before: end it first", err))
 	}
 	if err := remove(want.Name); err != nil {
 		return fail(err)
