@@ -205,8 +205,7 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	defer stop()
 	r.core.Store(core)
 	defer r.core.Store(nil)
-	log.Info("in charge", "controller", core.Name())
-	logPlanes(log, core, at)
+	logStart(log, core, at)
 	why := watch(ctx, l, base)
 	if ctx.Err() != nil {
 		log.Info("ends as asked")
@@ -217,12 +216,13 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	return nil
 }
 
-// logPlanes logs the planes at the start of a rule. It leaves out planes whose failure the core has logged.
-func logPlanes(log *slog.Logger, core *controller.Core, at []controller.Recovered) {
+// logStart logs the start of a rule, and its planes. It leaves out planes whose failure the core has logged.
+func logStart(log *slog.Logger, core *controller.Core, at []controller.Recovered) {
 	s, err := core.Snapshot()
-	if err != nil {
-		return // the core has stopped
+	if err != nil || !s.Leader {
+		return // the core has stopped, or a switch obeys another controller
 	}
+	log.Info("in charge", "controller", core.Name())
 	for j, p := range s.Planes {
 		if p.State == controller.Down {
 			if p.Reason != "" && (j >= len(at) || at[j].Disabled != "") {

@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"lightpath/internal/await"
 	"lightpath/internal/require"
+	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal/file"
 	"lightpath/ocsctl/controller/lead"
 	"lightpath/plans/circuit"
@@ -97,5 +99,37 @@ func TestLog(t *testing.T) {
 	books[1].has(t, "INFO", "plane was enabled", "plane=p", "by=bob")
 	if n := books[1].has(t, "standing by"); n != 1 {
 		t.Errorf("%d lines say for which controller it stands by", n)
+	}
+}
+
+// fencedDevice obeys controllers with token 2 and higher.
+type fencedDevice struct {
+	device
+	token atomic.Uint64
+}
+
+// Report implements [controller.Reporter].
+func (d *fencedDevice) Report(int) (string, error) {
+	if d.token.Load() < 2 {
+		return "", controller.ErrNotLeader
+	}
+	return "light", nil
+}
+
+// TestFencedLog: the log of a controller that is fenced at its start does not say that planes are in service.
+func TestFencedLog(t *testing.T) {
+	d, b := &fencedDevice{device: device{at: circuit.Shift(ports, 1)}}, &book{}
+	s, err := file.Open(file.Config{Name: "first", Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() }) //nolint:errcheck // nothing is left to write
+	run(t, s, d, func(o *lead.Options) {
+		build := o.Build
+		o.Build = func(r lead.Rule) (*controller.Core, error) { d.token.Store(r.Token); return build(r) }
+		o.Logger = slog.New(slog.NewTextHandler(b, nil))
+	})
+	b.has(t, "WARN", "not in charge any more", "token=1")
+	b.has(t, "INFO", "plane is in service", "token=2")
+	if strings.Contains(b.text(), `"in charge" token=1`) || strings.Count(b.text(), "in service") != 1 {
+		t.Error(b.text())
 	}
 }
