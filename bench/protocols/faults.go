@@ -300,27 +300,35 @@ func (w *world) operate() {
 	down := shot.Planes[j].State == controller.Down
 	switch action := w.choose.Choose(8); {
 	case down && action < 4 && shot.Planes[j].Out == nil: // bad circuits must be made again
-		w.order(p, j, "enable", nil)
+		w.order(p, j, "enable", nil, nil)
 	case down && action < 7, !down && action == 7 && w.healing == 0:
 		ring := circuit.Shift(w.cfg.Ports, 1+w.choose.Choose(2)%w.cfg.Ports)
 		targets := []circuit.Permutation{circuit.AllDark(w.cfg.Ports), ring}
-		w.order(p, j, "set", targets[w.choose.Choose(2)])
+		var then func()
 		if down {
-			w.order(p, j, "enable", nil)
+			then = func() {
+				if w.leader() == p {
+					w.order(p, j, "enable", nil, nil)
+				}
+			}
 		}
+		w.order(p, j, "set", targets[w.choose.Choose(2)], then)
 	case !down && action == 6 && w.healing == 0, !down && action < 3 && shot.Planes[j].Out != nil: // jobs give it back
-		w.order(p, j, "disable", nil)
+		w.order(p, j, "disable", nil, nil)
 	}
 }
 
-// order makes an operator's change.
-func (w *world) order(p *process, plane int, what string, target circuit.Permutation) {
+// order makes an operator's change, and does then after its success.
+func (w *world) order(p *process, plane int, what string, target circuit.Permutation, then func()) {
 	t, asked := w.planes[plane], w.time()
 	w.line(trace.Message, "operator", p.node.name, "%s plane %d %v", what, plane, target)
 	t.asked++
 	done := func(err error) {
 		t.asked--
 		w.line(trace.Message, p.node.name, "operator", "%s plane %d, asked at %v: %v", what, plane, asked, err)
+		if err == nil && then != nil {
+			w.later(then)
+		}
 		if err != nil || w.store.lost {
 			return
 		}
