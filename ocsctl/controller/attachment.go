@@ -109,7 +109,7 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 		return err
 	}
 	m.ports[o.Port] = a
-	m.clearLost(o.Port)
+	delete(m.lost, o.Port)
 	for _, pl := range m.planes {
 		pl.barrier.recheck()
 	}
@@ -122,7 +122,10 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	if a.recorded = m.cfg.Journal == nil; a.recorded {
 		m.event(now, attached)
 	} else {
-		m.note(now, attached, func(err error) { m.later(func(now int64) { m.recorded(a, err, now) }) })
+		m.note(now, attached, m.written(func(_ error, now int64) { // after an error, too: it must not stop jobs
+			a.recorded = true
+			m.grant(now)
+		}))
 	}
 	for _, pl := range m.planes { // posts may have waited for its claim
 		m.advance(pl, now)
@@ -187,9 +190,6 @@ func (m *machine) detach(a *attachment, clean bool, why string, now int64) {
 		for _, pl := range m.planes {
 			pl.barrier.forget(a.port)
 		}
-		if m.lost[a.port] == 0 {
-			m.vanished++
-		}
 		m.lost[a.port] = m.nextID
 		if why == "" {
 			why = "without goodbye"
@@ -217,11 +217,4 @@ func (m *machine) attached(a *attachment) bool {
 		return m.ports[a.port] == a
 	}
 	return slices.Contains(m.watchers, a)
-}
-
-func (m *machine) clearLost(port int) {
-	if m.lost[port] != 0 {
-		m.lost[port] = 0
-		m.vanished--
-	}
 }

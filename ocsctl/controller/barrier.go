@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
@@ -34,7 +35,6 @@ type round struct {
 	first  int    // the port that posted first, for messages
 	began  int64  // time of the first post
 	posted []bool // by port
-	count  int    // of ports that posted
 	from   int    // the move waits for no port below it
 }
 
@@ -69,10 +69,7 @@ func (b *barrier) post(cur uint32, port int, k roundKey, target circuit.Permutat
 	case !same(r.target, target):
 		return fmt.Errorf("ports %d and %d posted different maps: %w", r.first, port, ocsctl.ErrConflict)
 	}
-	if !r.posted[port] {
-		r.posted[port] = true
-		r.count++
-	}
+	r.posted[port] = true
 	return nil
 }
 
@@ -82,7 +79,7 @@ func (b *barrier) round(ports int) *round {
 		r := b.spare[n-1]
 		b.spare = b.spare[:n-1]
 		clear(r.posted)
-		r.count, r.from = 0, 0
+		r.from = 0
 		return r
 	}
 	return &round{posted: make([]bool, ports)}
@@ -144,7 +141,7 @@ func (b *barrier) forget(port int) {
 			continue
 		}
 		r.posted[port], r.from = false, 0
-		if r.count--; r.count == 0 {
+		if !slices.Contains(r.posted, true) {
 			b.drop(k)
 		}
 	}

@@ -11,21 +11,33 @@ type answer struct {
 	done func(error)
 }
 
+// written returns the callback of a write to the journal. The core calls f with the journal's answer, unless its rule has
+// ended or ends with this answer.
+func (m *machine) written(f func(err error, now int64)) func(error) {
+	return func(err error) {
+		m.later(func(now int64) {
+			switch {
+			case m.over != nil:
+			case errors.Is(err, ErrNotLeader):
+				m.retire(err, now)
+			default:
+				f(err, now)
+			}
+		})
+	}
+}
+
 // confirm records an event, and calls done with nil when it is durable, or with ErrJournal if the journal fails or
 // does not answer in time.
 func (m *machine) confirm(now int64, e Event, done func(error)) {
 	m.nextAnswer++
 	id := m.nextAnswer
 	m.answers[id] = answer{now + int64(m.cfg.JournalTimeout), done}
-	m.note(now, e, func(err error) { m.later(func(now int64) { m.confirmed(id, err, now) }) })
+	m.note(now, e, m.written(func(err error, _ int64) { m.confirmed(id, err) }))
 }
 
 // confirmed takes the journal's answer to the event of a change.
-func (m *machine) confirmed(id uint64, err error, now int64) {
-	if errors.Is(err, ErrNotLeader) {
-		m.retire(err, now)
-		return
-	}
+func (m *machine) confirmed(id uint64, err error) {
 	a, waits := m.answers[id]
 	if !waits {
 		return // timed out
@@ -54,15 +66,4 @@ func (m *machine) answerLate(now int64) (next int64) {
 // notDurable returns the error for a change that is in force but not in the journal.
 func notDurable(why string, args ...any) error {
 	return fmt.Errorf("controller: the change is in force, and a restart may lose it: "+why, args...)
-}
-
-// recorded takes the journal's answer to the Attached event of a. From now on a may be granted planes, even after an
-// error: a history that cannot be written must not stop jobs.
-func (m *machine) recorded(a *attachment, err error, now int64) {
-	if errors.Is(err, ErrNotLeader) {
-		m.retire(err, now)
-		return
-	}
-	a.recorded = true
-	m.grant(now)
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -23,10 +24,9 @@ type machine struct {
 	// portReporter is the device, nil if it does not report ports.
 	portReporter PortReporter
 	planes       []*plane
-	ports        []*attachment // by port, nil where no rank is attached
-	lost         []uint64      // by port: the value of nextID when its rank died, 0: none did
-	vanished     int           // ports whose rank died: entries of lost that are not 0
-	watchers     []*attachment // attached to no port
+	ports        []*attachment  // by port, nil where no rank is attached
+	lost         map[int]uint64 // ports whose rank died, and the value of nextID then
+	watchers     []*attachment  // attached to no port
 	lease        lease
 	jobs         []*Job // in the order of their begin
 	nextID       uint64 // of attachments
@@ -113,7 +113,7 @@ func newMachine(
 	cfg *Config, wall func(int64) time.Time, later func(func(now int64)), emit func(Event, func(error)),
 ) *machine {
 	m := &machine{
-		cfg: cfg, ports: make([]*attachment, cfg.Ports), lost: make([]uint64, cfg.Ports),
+		cfg: cfg, ports: make([]*attachment, cfg.Ports), lost: map[int]uint64{},
 		nextID: 1, seq: cfg.LastSeq, wall: wall, later: later, emit: emit, answers: make(map[uint64]answer),
 	}
 	_, m.timed = cfg.Device.(Timed)
@@ -175,11 +175,7 @@ func (m *machine) forgive(now int64) {
 			oldest, attached = min(oldest, a.id), true
 		}
 	}
-	for p, mark := range m.lost {
-		if mark <= oldest {
-			m.clearLost(p)
-		}
-	}
+	maps.DeleteFunc(m.lost, func(_ int, mark uint64) bool { return mark <= oldest })
 	for _, pl := range m.planes {
 		if !attached && !pl.move.on {
 			pl.barrier.reset()
@@ -277,7 +273,7 @@ func (m *machine) save(pl *plane, now int64) {
 	m.nextAnswer++
 	id := m.nextAnswer
 	pl.saving = id
-	m.note(now, e, func(err error) { m.later(func(now int64) { m.faultSaved(pl, id, err, now) }) })
+	m.note(now, e, m.written(func(err error, now int64) { m.faultSaved(pl, id, err, now) }))
 	if to := pl.intent.to; to != nil { // the record ends the intent, and an order needs a new one
 		pl.intent = intent{id: pl.intent.id + 1}
 		if pl.move.order != nil && !pl.move.on {
@@ -294,15 +290,13 @@ func (pl *plane) failure() Event {
 
 // faultSaved takes the journal's answer to save.
 func (m *machine) faultSaved(pl *plane, id uint64, err error, now int64) {
-	switch {
-	case errors.Is(err, ErrNotLeader):
-		m.retire(err, now)
-	case m.over == nil && pl.saving == id:
-		pl.saving = 0
-		if pl.saved = err == nil; pl.saved {
-			m.forgive(now)
-			m.obey(now)
-		}
+	if pl.saving != id {
+		return // a newer fault has replaced it
+	}
+	pl.saving = 0
+	if pl.saved = err == nil; pl.saved {
+		m.forgive(now)
+		m.obey(now)
 	}
 }
 

@@ -56,7 +56,7 @@ func (m *machine) overlay(pl *plane, at circuit.Permutation, g *grant) circuit.P
 	switch {
 	case to.Equal(at), pl.pinned(to) != nil, pl.leaves(to) != nil, pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil:
 		return nil
-	case m.vanished > 0 && slices.ContainsFunc(changing(at, to), func(port int) bool { return m.lost[port] != 0 }):
+	case len(m.lost) > 0 && slices.ContainsFunc(changing(at, to), func(port int) bool { return m.lost[port] != 0 }):
 		return nil
 	}
 	return to

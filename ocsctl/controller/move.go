@@ -72,7 +72,7 @@ func (m *machine) advance(pl *plane, now int64) {
 	}
 	if to := m.requested(pl); to != nil {
 		if m.ready(pl, to, now) && pl.intent.durable {
-			m.begin(pl, to, 0, nil, now)
+			m.begin(pl, to, 0, now)
 		}
 		return
 	}
@@ -85,7 +85,7 @@ func (m *machine) advance(pl *plane, now int64) {
 		_, all := m.absent(pl, r)
 		m.failf(pl, now, "rank of port %s disconnected: %w", list(all), ocsctl.ErrPortLost)
 	case missing < 0 && pl.intent.durable:
-		m.begin(pl, r.target, now-r.began, nil, now)
+		m.begin(pl, r.target, now-r.began, now)
 	}
 }
 
@@ -99,22 +99,14 @@ func (m *machine) ready(pl *plane, target circuit.Permutation, now int64) bool {
 	pl.intent = intent{id: id, epoch: pl.epoch, to: target, durable: m.cfg.Journal == nil}
 	if m.cfg.Journal != nil {
 		pl.intent.due = now + int64(m.cfg.JournalTimeout)
-		m.cfg.Journal.Intend(Intent{pl.index, pl.epoch, target}, func(err error) {
-			m.later(func(now int64) { m.intended(pl, id, err, now) })
-		})
+		m.cfg.Journal.Intend(Intent{pl.index, pl.epoch, target},
+			m.written(func(err error, now int64) { m.intended(pl, id, err, now) }))
 	}
 	return m.over == nil && pl.fault == nil
 }
 
 // intended takes the journal's answer to an intent.
 func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
-	if m.over != nil {
-		return
-	}
-	if errors.Is(err, ErrNotLeader) {
-		m.retire(err, now)
-		return
-	}
 	if pl.intent.id != id {
 		return // a newer intent has replaced it
 	}
@@ -129,7 +121,7 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 	}
 	pl.intent.durable = true
 	if o := pl.move.order; o != nil && !pl.move.on {
-		m.begin(pl, o.target, 0, o, now)
+		m.begin(pl, o.target, 0, now)
 		return
 	}
 	m.advance(pl, now)
@@ -147,7 +139,7 @@ func (m *machine) lacks(pl *plane, r *round, port int) bool {
 // the rank may not have found this controller yet.
 func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
 	missing, gone = -1, -1
-	if m.vanished > 0 {
+	if len(m.lost) > 0 {
 		r.from = 0
 	}
 	for p := r.from; p < len(r.target); p++ {
@@ -156,7 +148,7 @@ func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
 		case m.lost[p] != 0:
 			return missing, p
 		case m.ports[p] != nil || m.grace != 0:
-			if missing = p; m.vanished == 0 {
+			if missing = p; len(m.lost) == 0 {
 				r.from = p
 				return missing, gone
 			}
@@ -180,8 +172,9 @@ func (m *machine) absent(pl *plane, r *round) (missing, gone []int) {
 }
 
 // begin starts a move: it darkens the circuits that change, and starts the device. waited is the time since the first
-// post; by is the operator's order, or nil.
-func (m *machine) begin(pl *plane, target circuit.Permutation, waited int64, by *order, now int64) {
+// post.
+func (m *machine) begin(pl *plane, target circuit.Permutation, waited, now int64) {
+	by := pl.move.order // nil: ranks asked for the move
 	moves, took := !same(pl.m, target), int64(0)
 	if moves {
 		took = int64(pl.Reconfig) + int64(pl.ReconfigPerPort)*int64(pl.m.Changes(target))

@@ -49,7 +49,7 @@ func (m *machine) remap(plane, port int, to, who string, done func(error), now i
 }
 
 func (m *machine) mayRemap(pl *plane, port int, to string) error {
-	if _, can := m.cfg.Device.(PortReporter); !can || len(pl.Labels) == 0 {
+	if m.portReporter == nil || len(pl.Labels) == 0 {
 		return fmt.Errorf("%w: the plane is not on a real switch", ErrNoSpare)
 	}
 	if port < 0 || port >= len(pl.Labels) {

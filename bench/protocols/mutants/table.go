@@ -15,6 +15,7 @@ const (
 	leaseFile      = "ocsctl/controller/lease.go"
 	moveFile       = "ocsctl/controller/move.go"
 	operateFile    = "ocsctl/controller/operate.go"
+	grantFile      = "ocsctl/controller/grant.go"
 	recoverFile    = "ocsctl/controller/recover.go"
 	jobFile        = "ocsctl/controller/job.go"
 	confirmFile    = "ocsctl/controller/confirm.go"
@@ -42,8 +43,8 @@ var mutants = []mutant{
 	{"moves before the intent is durable", moveFile,
 		"case missing < 0 && pl.intent.durable:", "case missing < 0:", false},
 	{"answers before the journal", confirmFile,
-		"m.note(now, e, func(err error) { m.later(func(now int64) { m.confirmed(id, err, now) }) })",
-		"m.note(now, e, func(error) {})\n\tm.confirmed(id, nil, now)", false},
+		"m.note(now, e, m.written(func(err error, _ int64) { m.confirmed(id, err) }))",
+		"m.note(now, e, func(error) {})\n\tm.confirmed(id, nil)", false},
 	{"moves after its rule has ended", moveFile,
 		"return m.cfg.Leading()", "return nil", true},
 	{"asks a switch after its rule has ended", changeFile,
@@ -114,9 +115,9 @@ var mutants = []mutant{
 		"err = m.mayMove(pl, a.port, k.holder, target)", "k.holder = m.lease.mover(pl.index).holder", false},
 	{"accepts posts to planes without a holder", leaseFile,
 		"case len(held) == 0 && m.grace != 0: //", "case len(held) == 0: //", true},
-	{"keeps posts of the holder before", operateFile,
+	{"keeps posts of the holder before", grantFile,
 		"m.refuseOthers(mask)\n", "", true},
-	{"lets a holder wait for itself", operateFile,
+	{"lets a holder wait for itself", grantFile,
 		"m.freed(q.a, m.lease.release(q.mask, q.a, q.holder), now)\n", "", false},
 	{"set moves held planes", operateFile,
 		"case len(held) > 0:\n\t\treturn fmt.Errorf(\"%s: by holder",
@@ -127,7 +128,7 @@ var mutants = []mutant{
 		" || port >= 0 && m.closed(pl, port) == \"\" {", " {", true},
 	{"hides a bad port from the ranks of its holder", badPortFile,
 		"h.places.Has(port)) && h.has(out) {", "h.places.Has(port)) && false {", true},
-	{"grants planes to holders with a bad port", operateFile,
+	{"grants planes to holders with a bad port", grantFile,
 		" || h.has(pl.out()) {", " {", true},
 	{"accepts posts that move circuits of bad ports", leaseFile,
 		"if err := pl.leaves(target); err != nil {", "if err := pl.leaves(target); false {", true},
@@ -204,7 +205,7 @@ var mutants = []mutant{
 		"m.standing[j] = ticket.At(m.standing[j].Epoch+1, to)", "m.standing[j] = ticket.At(m.standing[j].Epoch, to)", true},
 	{"does not recall tickets that others need", planesFile,
 		"m.recall()\n\tif m.stage != idle {", "if m.stage != idle {", true},
-	{"does not tell holders that others wait", operateFile,
+	{"does not tell holders that others wait", grantFile,
 		"h.a.sink.Wanted(h.holder, mask)", "_ = mask", true},
 
 	// The rank's side of operations.
