@@ -152,8 +152,7 @@ func (m *machine) maySet(p *PlaneChange) error {
 		return fmt.Errorf("plane %d: %w", p.Plane, err)
 	}
 	if p.IfCurrent != nil && !observed.Equal(p.IfCurrent) {
-		at := changing(observed, p.IfCurrent)[0]
-		return fmt.Errorf("plane %d: %w: %s", p.Plane, ErrNotCurrent, mismatch(observed, p.IfCurrent, at))
+		return fmt.Errorf("plane %d: %w: %s", p.Plane, ErrNotCurrent, mismatch(observed, p.IfCurrent))
 	}
 	return pl.keeps(pl.wanted(), p.Target, nil)
 }

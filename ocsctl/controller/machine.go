@@ -249,11 +249,12 @@ func (m *machine) advanceEpoch(pl *plane, began, now int64) {
 	}
 }
 
-// fail takes a plane out of service and tells every attachment why.
-func (m *machine) fail(pl *plane, err error, now int64) {
+// failf takes a plane out of service and tells every attachment why: the formatted error, after the plane and its epoch.
+func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
 	if pl.fault != nil {
 		return
 	}
+	err := fmt.Errorf("plane %d epoch %d: %w", pl.index, pl.epoch, fmt.Errorf(format, args...))
 	pl.fault, pl.mark = err, m.nextID
 	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
 	pl.failures++
@@ -277,7 +278,7 @@ func (m *machine) save(pl *plane, now int64) {
 	if to := pl.intent.to; to != nil { // the record ends the intent, and an order needs a new one
 		pl.intent = intent{id: pl.intent.id + 1}
 		if pl.move.order != nil && !pl.move.on {
-			m.ready(pl, to, now)
+			m.intend(pl, to, now)
 		}
 	}
 }
@@ -307,11 +308,6 @@ func (m *machine) mayRestore(pl *plane, now int64) bool {
 		m.save(pl, now)
 	}
 	return pl.saved
-}
-
-// failf calls fail with the formatted error; it puts plane and epoch before the text.
-func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
-	m.fail(pl, fmt.Errorf("plane %d epoch %d: %w", pl.index, pl.epoch, fmt.Errorf(format, args...)), now)
 }
 
 // publish passes a plane's state to every attachment. Those without a port come first: one of them may write the

@@ -71,15 +71,16 @@ func (m *machine) advance(pl *plane, now int64) {
 		return
 	}
 	if to := m.requested(pl); to != nil {
-		if m.ready(pl, to, now) && pl.intent.durable {
+		if m.intend(pl, to, now); pl.intent.durable {
 			m.begin(pl, to, 0, now)
 		}
 		return
 	}
 	r := m.round(pl)
-	if r == nil || !m.ready(pl, r.target, now) {
+	if r == nil {
 		return
 	}
+	m.intend(pl, r.target, now)
 	switch missing, gone := m.awaited(pl, r); {
 	case gone >= 0:
 		_, all := m.absent(pl, r)
@@ -89,11 +90,10 @@ func (m *machine) advance(pl *plane, now int64) {
 	}
 }
 
-// ready passes the plane's next move to the journal. It reports false if that ended this controller's rule or the
-// plane's service.
-func (m *machine) ready(pl *plane, target circuit.Permutation, now int64) bool {
+// intend passes the plane's next move to the journal. The plane moves when its intent is durable.
+func (m *machine) intend(pl *plane, target circuit.Permutation, now int64) {
 	if pl.intent.is(pl.epoch, target) {
-		return true
+		return
 	}
 	id := pl.intent.id + 1
 	pl.intent = intent{id: id, epoch: pl.epoch, to: target, durable: m.cfg.Journal == nil}
@@ -102,7 +102,6 @@ func (m *machine) ready(pl *plane, target circuit.Permutation, now int64) bool {
 		m.cfg.Journal.Intend(Intent{pl.index, pl.epoch, target},
 			m.written(func(err error, now int64) { m.intended(pl, id, err, now) }))
 	}
-	return m.over == nil && pl.fault == nil
 }
 
 // intended takes the journal's answer to an intent.
@@ -254,27 +253,23 @@ func (m *machine) arrive(pl *plane, now int64) {
 		return
 	}
 	verified, found, unwell := m.report(pl)
+	var failed error
 	switch {
 	case errors.Is(err, ErrMoving):
-		m.install(pl, circuit.AllDark(m.cfg.Ports), now)
-		m.abort(pl, fmt.Errorf("not settled after %v: %w", time.Duration(now-mv.began), ocsctl.ErrReconfFailed), now)
+		observed = circuit.AllDark(m.cfg.Ports)
+		failed = fmt.Errorf("not settled after %v: %w", time.Duration(now-mv.began), ocsctl.ErrReconfFailed)
 	case err != nil:
-		m.install(pl, circuit.AllDark(m.cfg.Ports), now)
-		m.abort(pl, fmt.Errorf("%w: %w", err, ocsctl.ErrUnknownMap), now)
+		observed = circuit.AllDark(m.cfg.Ports)
+		failed = fmt.Errorf("%w: %w", err, ocsctl.ErrUnknownMap)
+	case unwell != nil && mv.enables():
+		failed = fmt.Errorf("%w: %w", unwell, ocsctl.ErrPlaneDown)
 	case unwell != nil:
-		failed := ocsctl.ErrReconfFailed
-		if mv.enables() {
-			failed = ocsctl.ErrPlaneDown
-		}
-		m.install(pl, observed, now)
-		m.abort(pl, fmt.Errorf("%w: %w", unwell, failed), now)
+		failed = fmt.Errorf("%w: %w", unwell, ocsctl.ErrReconfFailed)
 	case !mv.enables() && len(found.touches(pl.m, observed, mv)) > 0:
 		m.missed(pl, observed, found, now)
 	case !same(observed, mv.target):
-		wrong := changing(observed, mv.target)
-		text := mismatch(observed, mv.target, wrong[0])
-		m.install(pl, observed, now)
-		m.abort(pl, fmt.Errorf("%d circuits are wrong, %s: %w", len(wrong), text, ocsctl.ErrReconfFailed), now)
+		failed = fmt.Errorf("%d circuits are wrong, %s: %w", len(changing(observed, mv.target)),
+			mismatch(observed, mv.target), ocsctl.ErrReconfFailed)
 	case mv.enables():
 		m.enabled(pl, observed, mv.order, now)
 	default:
@@ -284,10 +279,22 @@ func (m *machine) arrive(pl *plane, now int64) {
 		m.learnPorts(pl, found, now)
 		m.settled(pl, verified, now)
 	}
+	if failed != nil {
+		m.install(pl, observed, now)
+		m.abort(pl, failed, now)
+	}
 }
 
-func mismatch(observed, want circuit.Permutation, port int) string {
+// mismatch names the first port at which two maps differ.
+func mismatch(observed, want circuit.Permutation) string {
+	port := changing(observed, want)[0]
 	return fmt.Sprintf("port %d leads to %s, want %s", port, portName(observed[port]), portName(want[port]))
+}
+
+// driftOf returns the error of a plane whose device has another map than it should have.
+func driftOf(observed, want circuit.Permutation) error {
+	return fmt.Errorf("%w of %d circuits: %s: %w", errDrift, len(changing(observed, want)), mismatch(observed, want),
+		ocsctl.ErrPlaneDown)
 }
 
 // settled puts a plane into service at the target of its move.
@@ -397,7 +404,7 @@ func (m *machine) inspect(pl *plane, now int64) {
 
 // drifted takes a plane out of service whose device has another map than the one in force.
 func (m *machine) drifted(pl *plane, observed circuit.Permutation, now int64) {
-	text := mismatch(observed, pl.m, changing(observed, pl.m)[0])
+	why := driftOf(observed, pl.m)
 	m.install(pl, observed, now)
-	m.failf(pl, now, "%w: %s: %w", errDrift, text, ocsctl.ErrPlaneDown)
+	m.failf(pl, now, "%w", why)
 }

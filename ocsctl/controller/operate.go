@@ -50,8 +50,7 @@ func (m *machine) set(plane int, o *order, now int64) {
 	m.install(pl, observed, now)
 	pl.move.order = o // out of service from here on
 	m.publish(pl)
-	m.ready(pl, o.target, now) // its result does not matter: a plane out of service may be set
-	if m.over == nil && pl.intent.durable {
+	if m.intend(pl, o.target, now); pl.intent.durable {
 		m.begin(pl, o.target, 0, now)
 	}
 }
@@ -172,9 +171,8 @@ func (m *machine) sound(pl *plane, health bool) (circuit.Permutation, error) {
 	if pl.desired == nil {
 		return observed, nil // no map is desired yet: take the circuits as they are
 	}
-	if wrong := changing(observed, pl.desired); len(wrong) > 0 {
-		text := mismatch(observed, pl.desired, wrong[0])
-		return nil, fmt.Errorf("%w of %d circuits: %s: %w", errDrift, len(wrong), text, ocsctl.ErrPlaneDown)
+	if !observed.Equal(pl.desired) {
+		return nil, driftOf(observed, pl.desired)
 	}
 	return observed, nil
 }

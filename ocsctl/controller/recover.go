@@ -134,9 +134,7 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	case !observed.Equal(pl.desired):
 		pl.passUnread()
 		m.install(pl, observed, now)
-		wrong := changing(observed, pl.desired)
-		text := mismatch(observed, pl.desired, wrong[0])
-		m.failf(pl, now, "%w of %d circuits: %s: %w", errDrift, len(wrong), text, ocsctl.ErrPlaneDown)
+		m.failf(pl, now, "%w", driftOf(observed, pl.desired))
 		return
 	}
 	pl.past, pl.unread = r.Past, nil

@@ -71,8 +71,7 @@ var mutants = []mutant{
 	{"ignores drift of planes in service", moveFile,
 		"case !observed.Equal(pl.m):", "case false:", false},
 	{"enable accepts drift", operateFile,
-		"if wrong := changing(observed, pl.desired); len(wrong) > 0 {",
-		"if wrong := changing(observed, pl.desired); len(wrong) > len(observed) {", false},
+		"if !observed.Equal(pl.desired) {", "if len(observed) == 0 {", false},
 
 	// The controller: leases.
 	{"grants held planes", leaseFile,
