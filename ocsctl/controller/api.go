@@ -210,7 +210,7 @@ type PlaneSnapshot struct {
 	Reason   string              `json:"reason,omitempty"` // of Down
 	Cause    Cause               `json:"-"`                // of Down, the class of Reason; clients do not get it
 	Epoch    uint32              `json:"epoch"`
-	Map      circuit.Permutation `json:"map"`               // of a failed plane: what its device has now; nil: unknown
+	Map      circuit.Permutation `json:"map"`               // of a failed plane: that of its device now; nil: unknown
 	Desired  circuit.Permutation `json:"desired,omitempty"` // nil: the same as Map
 	Target   circuit.Permutation `json:"target,omitempty"`  // while Waiting or Moving
 	Posted   []int               `json:"posted,omitempty"`  // ports

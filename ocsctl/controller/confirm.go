@@ -11,8 +11,8 @@ type answer struct {
 	done func(error)
 }
 
-// written returns the callback of a write to the journal. The core calls f with the journal's answer, unless its rule has
-// ended or ends with this answer.
+// written returns the callback of a write to the journal. The core calls f with the journal's answer, unless its rule
+// has ended or ends with this answer.
 func (m *machine) written(f func(err error, now int64)) func(error) {
 	return func(err error) {
 		m.later(func(now int64) {

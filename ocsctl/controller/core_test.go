@@ -197,7 +197,8 @@ func TestDriftAndHealthTakeAPlaneOutOfService(t *testing.T) {
 	}
 	r.dev.maps[0] = circuit.Shift(3, 2)
 	r.timed.news(0)
-	want(t, "drift", r.s[1].faults[0], ocsctl.ErrPlaneDown, "plane 0 epoch 0", "drift of 3 circuits: port 0 leads to 2, want 1")
+	want(t, "drift", r.s[1].faults[0], ocsctl.ErrPlaneDown, "plane 0 epoch 0",
+		"drift of 3 circuits: port 0 leads to 2, want 1")
 	if p := r.plane(0); !p.Desired.Equal(circuit.Shift(3, 1)) || !p.Map.Equal(circuit.Shift(3, 2)) {
 		t.Errorf("%+v", p)
 	}

@@ -249,7 +249,7 @@ func (m *machine) advanceEpoch(pl *plane, began, now int64) {
 	}
 }
 
-// failf takes a plane out of service and tells every attachment why: the formatted error, after the plane and its epoch.
+// failf takes a plane out of service, and tells every attachment why: plane, epoch and the formatted error.
 func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
 	if pl.fault != nil {
 		return

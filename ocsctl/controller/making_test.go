@@ -109,8 +109,8 @@ func TestMakesOnlyWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestStalledRankReturns: the leases of a rank end while its process stalls. When it returns, it learns so before others
-// get its circuits, since its communicators may still send. A new process on the port gives the circuits free.
+// TestStalledRankReturns: the leases of a rank end while its process stalls. When it returns, the controller refuses it
+// and leaves its circuits, since its communicators may still send. A new process on the port ends that.
 func TestStalledRankReturns(t *testing.T) {
 	r := newTestRig(t, 4, 1, nil)
 	r.hold(1)
