@@ -5,6 +5,8 @@ import (
 	"html"
 	"math"
 	"strings"
+
+	"lightpath/internal/brief"
 )
 
 // Colours of text and lines.
@@ -107,13 +109,7 @@ func Escape(s string) string {
 func TextWidth(s string, size float64) float64 { return 0.61 * size * float64(len(s)) }
 
 // Cut returns s, or as much of its beginning as fits into w pixels.
-func Cut(w, size float64, s string) string {
-	const more = "..."
-	if n := int(w / TextWidth("x", size)); len(s) > n {
-		return strings.ToValidUTF8(s[:max(0, n-len(more))], "") + more
-	}
-	return s
-}
+func Cut(w, size float64, s string) string { return brief.Text(s, int(w/TextWidth("x", size))) }
 
 // Fit returns the first label that fits into w pixels, or "".
 func Fit(w, size float64, labels ...string) string {

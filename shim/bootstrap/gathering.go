@@ -6,7 +6,6 @@ import (
 	"net"
 
 	"lightpath/shim/control"
-	"lightpath/shim/errdefs"
 )
 
 // MaxRanks bounds a communicator; frames carry ranks in 16 bits.
@@ -220,5 +219,5 @@ func fabricName(digest string) string {
 	if digest == "" {
 		return "none"
 	}
-	return errdefs.Cut(digest, 16)
+	return digest[:min(16, len(digest))]
 }

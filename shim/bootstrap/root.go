@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"lightpath/internal/brief"
 	"lightpath/shim/control"
-	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 	"lightpath/shim/status"
 )
@@ -188,8 +188,8 @@ func decodeHello(b []byte, h *Hello) error {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(b, &who); err == nil && who.Version != Version {
-		*h = Hello{Rank: who.Rank, Ranks: who.Ranks, Name: errdefs.Cut(who.Name, 64), PID: who.PID,
-			Version: errdefs.Cut(who.Version, 64)}
+		*h = Hello{Rank: who.Rank, Ranks: who.Ranks, Name: brief.Text(who.Name, 64), PID: who.PID,
+			Version: brief.Text(who.Version, 64)}
 		return nil
 	}
 	return control.DecodeStrict(b, h)

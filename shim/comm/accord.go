@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
+	"lightpath/internal/brief"
 	"lightpath/shim/control"
-	"lightpath/shim/errdefs"
 )
 
 // accord is the leader's part in [Core.Accord]: the ranks' results of the step under way.
@@ -22,7 +22,7 @@ type accord struct {
 func (c *Core) Accord(step uint64, failed error) (why string, err error) {
 	m := &control.Message{Kind: control.MsgManaged, Seq: step}
 	if failed != nil {
-		m.Body = []byte(errdefs.Cut(failed.Error(), 1024))
+		m.Body = []byte(brief.Text(failed.Error(), 1024))
 	}
 	if err := c.Star.ToLeader(m); err != nil {
 		return "", err

@@ -31,11 +31,3 @@ var (
 	// ErrInternal: a defect of Lightpath.
 	ErrInternal = errors.New("internal error")
 )
-
-// Cut shortens foreign text to n bytes, for a message.
-func Cut(s string, n int) string {
-	if len(s) > n {
-		return s[:n]
-	}
-	return s
-}

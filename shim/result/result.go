@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/transport/netplugin"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/shm"
+	"lightpath/internal/brief"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/kernel"
@@ -124,10 +125,10 @@ func (e *peerError) Unwrap() error { return e.is }
 func Encode(err error) (class uint64, text string) {
 	for i, e := range table {
 		if errors.Is(err, e.is) || errors.Is(e.is, errdefs.ErrSystem) && ofSystem(err) {
-			return uint64(i) + 1, errdefs.Cut(err.Error(), 4096)
+			return uint64(i) + 1, brief.Text(err.Error(), 4096)
 		}
 	}
-	return 0, errdefs.Cut(err.Error(), 4096)
+	return 0, brief.Text(err.Error(), 4096)
 }
 
 // Decode returns the error that a message carries. It matches the same kinds as the error that Encode was given.

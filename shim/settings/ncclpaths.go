@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lightpath/internal/brief"
 	"lightpath/shim/errdefs"
 )
 
@@ -46,7 +47,7 @@ func (c *Config) setNet(v string) error {
 func ban(p *string, name, v string, forbids func(int64) bool) error {
 	n, err := strconv.ParseInt(v, 0, 64)
 	if err != nil {
-		return notUsed{fmt.Errorf("%q is not a number", errdefs.Cut(v, 64))}
+		return notUsed{fmt.Errorf("%q is not a number", brief.Text(v, 64))}
 	}
 	if forbids(n) {
 		*p = fmt.Sprintf("%s=%d", name, n)
@@ -71,15 +72,15 @@ func banBelow(p *string, name, v, least string) error {
 	if at < 0 && v[0] >= '0' && v[0] <= '9' {
 		n, err := strconv.ParseInt(v, 0, 64)
 		if err != nil {
-			return notUsed{fmt.Errorf("%q is not a distance", errdefs.Cut(v, 64))}
+			return notUsed{fmt.Errorf("%q is not a distance", brief.Text(v, 64))}
 		}
 		at = slices.Index(levels, oldLevels[min(n, int64(len(oldLevels)-1))])
 	}
 	if at < 0 {
-		return notUsed{fmt.Errorf("%q is none of %s, and not a number", errdefs.Cut(v, 64), strings.Join(levels, ", "))}
+		return notUsed{fmt.Errorf("%q is none of %s, and not a number", brief.Text(v, 64), strings.Join(levels, ", "))}
 	}
 	if at < slices.Index(levels, least) {
-		*p = name + "=" + errdefs.Cut(v, 64)
+		*p = name + "=" + brief.Text(v, 64)
 	}
 	return nil
 }

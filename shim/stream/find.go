@@ -3,11 +3,11 @@ package stream
 import (
 	"errors"
 
+	"lightpath/internal/brief"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
-	"lightpath/shim/errdefs"
 )
 
 var (
@@ -94,5 +94,5 @@ func Describe(c *comm.Core, h *bootstrap.Hello) {
 		h.Identity = d.Identity
 	}
 	h.Device = d != nil
-	h.NoDevice = errdefs.Cut(h.NoDevice, 256)
+	h.NoDevice = brief.Text(h.NoDevice, 256)
 }

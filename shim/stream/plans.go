@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/internal/brief"
 	"lightpath/plans"
 	"lightpath/shim/arbiter/live"
 	"lightpath/shim/calls"
@@ -89,7 +90,7 @@ func (in *Issuer) answer(m *control.Message) {
 		return
 	}
 	p := in.planOf(s)
-	reply.Body = []byte(errdefs.Cut(p.why, 1<<10))
+	reply.Body = []byte(brief.Text(p.why, 1<<10))
 	if p.plan != nil {
 		if reply.Body, err = plans.EncodeCompactPlan(p.plan.Plan); err != nil {
 			in.c.Spread(fmt.Errorf("shim: plan for rank %d: %w", m.From, err))

@@ -12,6 +12,7 @@ import (
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/collectives/codesign"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/brief"
 	"lightpath/plans"
 	"lightpath/plans/planner"
 )
@@ -113,7 +114,7 @@ func printConsidered(w io.Writer, choice *codesign.Choice) {
 			if a.Final {
 				effort = "planned"
 			}
-			fmt.Fprintf(w, "%-32s %6d %-9s %14.6g %14.6g  %s\n", shortened(a.Algorithm, 32), a.Steps, a.Planner, a.CCTUS,
+			fmt.Fprintf(w, "%-32s %6d %-9s %14.6g %14.6g  %s\n", brief.Text(a.Algorithm, 32), a.Steps, a.Planner, a.CCTUS,
 				a.LowerBoundUS, effort)
 		}
 	}
@@ -125,12 +126,4 @@ func printConsidered(w io.Writer, choice *codesign.Choice) {
 			choice.Considered[len(choice.Considered)-without].Algorithm,
 			choice.Considered[len(choice.Considered)-without].Err)
 	}
-}
-
-// shortened returns at most n characters of text, and says where it left some out.
-func shortened(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return text[:n-3] + "..."
 }

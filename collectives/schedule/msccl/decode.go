@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"lightpath/collectives/schedule"
+	"lightpath/internal/brief"
 	"lightpath/plans"
 )
 
@@ -32,6 +33,9 @@ func Decode(text []byte) (*File, error) {
 	return f, nil
 }
 
+// maxQuoted is how many bytes of the file's text an error quotes.
+const maxQuoted = 40
+
 type decoder struct {
 	xml *xml.Decoder
 }
@@ -51,7 +55,7 @@ func (d *decoder) next() (xml.Token, error) {
 			return t, nil
 		case xml.CharData:
 			if text := strings.TrimSpace(string(t)); text != "" {
-				return nil, fmt.Errorf("text %q between elements", clip(text))
+				return nil, fmt.Errorf("text %q between elements", brief.Text(text, maxQuoted))
 			}
 		case xml.Directive:
 			return nil, errors.New("a document type declaration")
@@ -71,7 +75,7 @@ func (d *decoder) children(name string, each func(a *attributes) error) error {
 			return nil
 		}
 		if start.Name.Local != name {
-			return fmt.Errorf("element <%s>, want <%s>", clip(start.Name.Local), name)
+			return fmt.Errorf("element <%s>, want <%s>", brief.Text(start.Name.Local, maxQuoted), name)
 		}
 		a, err := newAttributes(start)
 		if err == nil {
@@ -208,7 +212,7 @@ func newAttributes(e xml.StartElement) (*attributes, error) {
 	a := &attributes{values: make(map[string]string, len(e.Attr))}
 	for _, x := range e.Attr {
 		if _, twice := a.values[x.Name.Local]; twice {
-			return nil, fmt.Errorf("%s: defined twice", clip(x.Name.Local))
+			return nil, fmt.Errorf("%s: defined twice", brief.Text(x.Name.Local, maxQuoted))
 		}
 		a.values[x.Name.Local] = x.Value
 	}
@@ -240,7 +244,7 @@ func (a *attributes) number(name string, low, high int) int {
 	text := a.need(name)
 	v, err := strconv.Atoi(text)
 	if err != nil || v < low || v > high {
-		a.fail(name, "%q, want a number from %d to %d", clip(text), low, high)
+		a.fail(name, "%q, want a number from %d to %d", brief.Text(text, maxQuoted), low, high)
 		return low
 	}
 	return v
@@ -253,7 +257,7 @@ func (a *attributes) optional(name string, otherwise int64) int64 {
 	}
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < otherwise {
-		a.fail(name, "%q, want a number of at least %d", clip(text), otherwise)
+		a.fail(name, "%q, want a number of at least %d", brief.Text(text, maxQuoted), otherwise)
 	}
 	return v
 }
@@ -261,7 +265,7 @@ func (a *attributes) optional(name string, otherwise int64) int64 {
 func (a *attributes) flag(name string) bool {
 	text := a.need(name)
 	if text != "0" && text != "1" {
-		a.fail(name, "%q, want 0 or 1", clip(text))
+		a.fail(name, "%q, want 0 or 1", brief.Text(text, maxQuoted))
 	}
 	return text == "1"
 }
@@ -270,7 +274,7 @@ func (a *attributes) kind(name string) Kind {
 	text := a.need(name)
 	k := slices.Index(kindNames[:], text)
 	if k < 0 {
-		a.fail(name, "%q, want one of %v", clip(text), kindNames)
+		a.fail(name, "%q, want one of %v", brief.Text(text, maxQuoted), kindNames)
 		return Nop
 	}
 	return Kind(k)
@@ -280,7 +284,7 @@ func (a *attributes) buffer(name string) schedule.Buffer {
 	text := a.need(name)
 	b := slices.Index(bufferNames[:], text)
 	if b < 0 {
-		a.fail(name, "%q, want i, o or s", clip(text))
+		a.fail(name, "%q, want i, o or s", brief.Text(text, maxQuoted))
 		return schedule.Input
 	}
 	return schedule.Buffer(b)
@@ -293,15 +297,7 @@ func (a *attributes) collective(name string) schedule.Collective {
 	}
 	c, err := schedule.ParseCollective(text)
 	if err != nil {
-		a.fail(name, "%q is not a collective", clip(text))
+		a.fail(name, "%q is not a collective", brief.Text(text, maxQuoted))
 	}
 	return c
-}
-
-// clip shortens text for error messages.
-func clip(text string) string {
-	if len(text) > 40 {
-		return text[:40] + "..."
-	}
-	return text
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"lightpath/internal/brief"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc/ocspb"
@@ -154,12 +155,7 @@ func fromStatus(err error) error {
 	return e
 }
 
-func clip(text string) string {
-	if len(text) > maxText {
-		return strings.ToValidUTF8(text[:maxText], "") + "..."
-	}
-	return strings.ToValidUTF8(text, "?")
-}
+func clip(text string) string { return brief.Text(strings.ToValidUTF8(text, "?"), maxText) }
 
 // oneLine makes a text of a peer fit for an error or a log.
 func oneLine(text string) string {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"lightpath/internal/brief"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/gnmi/dialect"
 	"lightpath/plans/circuit"
@@ -145,7 +146,7 @@ func overwrites(all []dialect.Circuit, req *gpb.SetRequest) error {
 	}
 	for _, u := range req.Update {
 		if name := dialect.String(u.GetPath().GetElem()); taken[name] {
-			return fmt.Errorf("gnmi: %w: %s is the entry of another circuit", driver.ErrRefused, dialect.Brief(name))
+			return fmt.Errorf("gnmi: %w: %s is the entry of another circuit", driver.ErrRefused, brief.Line(name))
 		}
 	}
 	return nil
@@ -169,7 +170,7 @@ func (s *swtch) set(ctx context.Context, req *gpb.SetRequest, token uint64) erro
 	if err == nil {
 		return nil
 	}
-	text := fmt.Sprintf("%s: %v: %s", s.endpoint, status.Code(err), dialect.Brief(status.Convert(err).Message()))
+	text := fmt.Sprintf("%s: %v: %s", s.endpoint, status.Code(err), brief.Line(status.Convert(err).Message()))
 	switch status.Code(err) {
 	case codes.PermissionDenied:
 		if token != 0 && arbitrated(status.Convert(err).Message()) {
@@ -214,7 +215,7 @@ func (p *protocol) refusals(ctx context.Context, token uint64, removed int, add 
 	req := request(token)
 	for i, pair := range add {
 		if c, bad := reasons[[2]string{p.s.ports.In[pair.From], p.s.ports.Out[pair.To]}]; bad {
-			refused[removed+i] = fmt.Errorf("%w: %s: %s", driver.ErrRefused, dialect.Brief(c.Word), dialect.Brief(c.Reason))
+			refused[removed+i] = fmt.Errorf("%w: %s: %s", driver.ErrRefused, brief.Line(c.Word), brief.Line(c.Reason))
 			req.Delete = append(req.Delete, p.path(c.Path))
 		}
 	}

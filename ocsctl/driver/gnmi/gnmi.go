@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"lightpath/internal/brief"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/gnmi/dialect"
 	"lightpath/ocsctl/internal/mtls"
@@ -190,8 +191,8 @@ func (s *swtch) Info(ctx context.Context) (driver.Info, error) {
 		}
 	}
 	for _, r := range store.Records(&s.words.System) {
-		i.Vendor, i.Model, i.Serial, i.Software = dialect.Brief(r.Values["vendor"]), dialect.Brief(r.Values["model"]),
-			dialect.Brief(r.Values["serial"]), dialect.Brief(r.Values["software"])
+		i.Vendor, i.Model, i.Serial, i.Software = brief.Line(r.Values["vendor"]), brief.Line(r.Values["model"]),
+			brief.Line(r.Values["serial"]), brief.Line(r.Values["software"])
 	}
 	return i, nil
 }
@@ -240,7 +241,7 @@ func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 				all = append(all, driver.Health{Port: label, State: "not there", Failed: true})
 				continue
 			}
-			h := driver.Health{Port: label, State: dialect.Brief(p.Word), Failed: p.State == dialect.Failed}
+			h := driver.Health{Port: label, State: brief.Line(p.Word), Failed: p.State == dialect.Failed}
 			dbm := p.Input
 			if i == 1 {
 				dbm = p.Output

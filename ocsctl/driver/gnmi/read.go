@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"lightpath/internal/brief"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/gnmi/dialect"
 	"lightpath/plans/circuit"
@@ -74,7 +75,7 @@ func (s *swtch) fault(err error) error {
 	if !ok {
 		return fmt.Errorf("gnmi: %s: %w", s.endpoint, err)
 	}
-	text := fmt.Sprintf("%v: %s", st.Code(), dialect.Brief(st.Message()))
+	text := fmt.Sprintf("%v: %s", st.Code(), brief.Line(st.Message()))
 	switch st.Code() {
 	case codes.Canceled:
 		return fmt.Errorf("gnmi: %s: %s: %w", s.endpoint, text, context.Canceled)
@@ -111,7 +112,7 @@ func (s *swtch) permutation(all []dialect.Circuit) (circuit.Permutation, error) 
 		case !ours1 && !ours2 || s.reversed(c):
 		case ours1 != ours2:
 			bad = fmt.Errorf("gnmi: %w: %q goes to %q, and only one of them is of this map", driver.ErrNotMatching,
-				dialect.Brief(c.In), dialect.Brief(c.Out))
+				brief.Line(c.In), brief.Line(c.Out))
 		case p[in] != circuit.Dark || from[out]:
 			bad = fmt.Errorf("gnmi: %w: %q to %q is a second circuit", driver.ErrNotMatching, c.In, c.Out)
 		default:

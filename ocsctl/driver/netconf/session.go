@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"lightpath/internal/brief"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf/wire"
 )
@@ -122,7 +123,7 @@ func (s *session) exchange(rpc *wire.Element, id string) (wire.Reply, error) {
 	}
 	// A peer that could not parse the message answers without an id.
 	if reply.ID != id && (reply.ID != "" || len(reply.Errors) == 0) {
-		return wire.Reply{}, fmt.Errorf("%w: an answer to %q where %s is asked", wire.ErrMalformed, wire.Line(reply.ID), id)
+		return wire.Reply{}, fmt.Errorf("%w: an answer to %q where %s is asked", wire.ErrMalformed, brief.Line(reply.ID), id)
 	}
 	return reply, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lightpath/internal/brief"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf/wire"
 	"lightpath/plans/circuit"
@@ -181,9 +182,9 @@ func (w *swtch) Info(ctx context.Context) (driver.Info, error) {
 			canState = canState || states[id] != "" && states[id] != stateUnsupported
 		}
 		info = driver.Info{
-			Vendor: wire.Line(p.Value(wire.OpticalNS, "manufacturer")), Model: wire.Line(p.Value(wire.OpticalNS, "model-name")),
-			Serial:   wire.Line(p.Value(wire.OpticalNS, "serial-number")),
-			Software: wire.Line(p.Value(wire.OpticalNS, "software-version")),
+			Vendor: brief.Line(p.Value(wire.OpticalNS, "manufacturer")), Model: brief.Line(p.Value(wire.OpticalNS, "model-name")),
+			Serial:   brief.Line(p.Value(wire.OpticalNS, "serial-number")),
+			Software: brief.Line(p.Value(wire.OpticalNS, "software-version")),
 			Dialect:  dialect(w.session.peer), CanState: canState, CanLight: canLight,
 		}
 		return protocol(err)
@@ -200,7 +201,7 @@ func dialect(peer wire.Hello) string {
 		}
 		for _, p := range strings.FieldsFunc(parameters, func(r rune) bool { return r == '&' || r == ';' }) {
 			if revision, ok := strings.CutPrefix(p, "revision="); ok {
-				return wire.OpticalModule + "@" + wire.Line(revision)
+				return wire.OpticalModule + "@" + brief.Line(revision)
 			}
 		}
 	}

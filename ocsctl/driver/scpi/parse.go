@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lightpath/internal/brief"
 	"lightpath/ocsctl/driver"
 )
 
@@ -13,15 +14,7 @@ import (
 const maxPorts = 16384
 
 func protocolError(what, reply string) error {
-	return fmt.Errorf("scpi: %w: %s in %q", driver.ErrProtocol, what, brief(reply, 60))
-}
-
-// brief shortens a text of the switch for an error.
-func brief(text string, most int) string {
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return text
+	return fmt.Errorf("scpi: %w: %s in %q", driver.ErrProtocol, what, brief.Text(reply, 60))
 }
 
 // parseTable reads the answer to CONNect:STATe?: either two lists, "(@1,2),(@17,18)", or a pair of
@@ -133,7 +126,7 @@ func parseErrors(reply string) ([]string, error) {
 			return nil, protocolError("no error queue", reply)
 		}
 		if code != 0 {
-			all = append(all, fmt.Sprintf("%d %s", code, brief(text, 200)))
+			all = append(all, fmt.Sprintf("%d %s", code, brief.Text(text, 200)))
 		}
 		if after = strings.TrimSpace(after); after == "" {
 			return all, nil

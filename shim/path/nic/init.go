@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"lightpath/internal/brief"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/endpoints"
-	"lightpath/shim/errdefs"
 	"lightpath/shim/log"
 	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
@@ -75,7 +75,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	}()
 	mine, failed := x.offer()
 	if failed != nil {
-		mine = offer{Why: errdefs.Cut(failed.Error(), 1024)}
+		mine = offer{Why: brief.Text(failed.Error(), 1024)}
 	}
 	offers, err := comm.Exchange(c, mine)
 	if err != nil {

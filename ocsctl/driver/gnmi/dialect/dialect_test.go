@@ -10,6 +10,7 @@ import (
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
 	"google.golang.org/protobuf/proto"
 
+	"lightpath/internal/brief"
 	"lightpath/internal/require"
 )
 
@@ -174,7 +175,7 @@ func FuzzNotify(f *testing.F) {
 			s.Delete(c.Path)
 		}
 		for _, p := range s.Ports() {
-			if word := Brief(p.Word); len(word) > 200 || strings.ContainsAny(word, "\r\n") {
+			if word := brief.Line(p.Word); len(word) > 200 || strings.ContainsAny(word, "\r\n") {
 				t.Errorf("%q", word)
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
+
+	"lightpath/internal/brief"
 )
 
 // Limits of one message of a peer.
@@ -40,7 +42,7 @@ func (d *Dialect) Leaves(prefix *gpb.Path, u *gpb.Update) ([]Leaf, error) {
 	default:
 		value, err := scalar(u.GetVal())
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", Brief(String(base)), err)
+			return nil, fmt.Errorf("%s: %w", brief.Line(String(base)), err)
 		}
 		return []Leaf{{Elems: base, Value: value}}, nil
 	}
@@ -48,14 +50,14 @@ func (d *Dialect) Leaves(prefix *gpb.Path, u *gpb.Update) ([]Leaf, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrMessage, Brief(String(base)), err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrMessage, brief.Line(String(base)), err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: %s: more than one JSON value", ErrMessage, Brief(String(base)))
+		return nil, fmt.Errorf("%w: %s: more than one JSON value", ErrMessage, brief.Line(String(base)))
 	}
 	f := flattener{lists: d.lists()}
 	if err := f.walk(base, tree); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrMessage, Brief(String(base)), err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrMessage, brief.Line(String(base)), err)
 	}
 	return f.leaves, nil
 }
@@ -148,13 +150,13 @@ func (f *flattener) member(at []*gpb.PathElem, name string, below any) error {
 	for i, e := range entries {
 		fields, ok := e.(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s[%d]: no object", Brief(name), i)
+			return fmt.Errorf("%s[%d]: no object", brief.Line(name), i)
 		}
 		elem := &gpb.PathElem{Name: name, Key: make(map[string]string, len(keys))}
 		for _, k := range keys {
 			value, err := keyOf(fields, k)
 			if err != nil {
-				return fmt.Errorf("%s[%d]: %w", Brief(name), i, err)
+				return fmt.Errorf("%s[%d]: %w", brief.Line(name), i, err)
 			}
 			elem.Key[k] = value
 		}

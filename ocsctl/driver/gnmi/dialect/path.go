@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
+
+	"lightpath/internal/brief"
 )
 
 // wild is the key or name that matches all.
@@ -16,7 +18,7 @@ const wild = "*"
 func (d *Dialect) Join(prefix, path *gpb.Path) ([]*gpb.PathElem, error) {
 	for _, origin := range []string{prefix.GetOrigin(), path.GetOrigin()} {
 		if origin != "" && origin != d.Origin && (d.Origin != "" || origin != "openconfig") {
-			return nil, fmt.Errorf("%w: origin %q, want %q", ErrMessage, Brief(origin), d.Origin)
+			return nil, fmt.Errorf("%w: origin %q, want %q", ErrMessage, brief.Line(origin), d.Origin)
 		}
 	}
 	elems := append(slices.Clone(prefix.GetElem()), path.GetElem()...)
@@ -230,17 +232,4 @@ func (d *Dialect) IDOf(c Circuit) string {
 		return id
 	}
 	return String(c.Path)
-}
-
-// Brief shortens a peer's text to one line of bounded length, for errors.
-func Brief(text string) string {
-	const most = 200
-	cut := len(text) > most
-	if cut {
-		text = strings.ToValidUTF8(text[:most], "")
-	}
-	if text = strings.Join(strings.Fields(text), " "); cut {
-		text += "..."
-	}
-	return text
 }

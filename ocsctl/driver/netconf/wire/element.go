@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+
+	"lightpath/internal/brief"
 )
 
 // Limits of one message, besides its size: a map of 65535 pairs has 196606 elements.
@@ -80,7 +82,7 @@ func Parse(doc []byte) (*Element, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s", ErrMalformed, Line(err.Error()))
+			return nil, fmt.Errorf("%w: %s", ErrMalformed, brief.Line(err.Error()))
 		}
 		switch t := tok.(type) {
 		case xml.Directive:

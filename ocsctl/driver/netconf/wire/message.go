@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"lightpath/internal/brief"
 )
 
 // Hello is the first message of either side. Session is 0 in a client's.
@@ -42,7 +44,7 @@ func ParseHello(doc []byte) (Hello, error) {
 		return Hello{}, err
 	}
 	if e.Name != (xml.Name{Space: BaseNS, Local: "hello"}) {
-		return Hello{}, fmt.Errorf("%w: <%s> where a hello is due", ErrMalformed, Line(e.Name.Local))
+		return Hello{}, fmt.Errorf("%w: <%s> where a hello is due", ErrMalformed, brief.Line(e.Name.Local))
 	}
 	var h Hello
 	if caps := e.Child(BaseNS, "capabilities"); caps != nil {
@@ -52,7 +54,7 @@ func ParseHello(doc []byte) (Hello, error) {
 	}
 	if id := e.Value(BaseNS, "session-id"); id != "" {
 		if h.Session, err = strconv.ParseUint(id, 10, 32); err != nil {
-			return Hello{}, fmt.Errorf("%w: session-id %q", ErrMalformed, Line(id))
+			return Hello{}, fmt.Errorf("%w: session-id %q", ErrMalformed, brief.Line(id))
 		}
 	}
 	if !h.Has(Base10) && !h.Has(Base11) {
@@ -77,7 +79,7 @@ func (e *Error) Error() string {
 	if e.Path != "" {
 		s += " (" + e.Path + ")"
 	}
-	return Line(s)
+	return brief.Line(s)
 }
 
 // Element returns the rpc-error.
@@ -111,7 +113,7 @@ func ParseReply(doc []byte) (Reply, error) {
 		return Reply{}, err
 	}
 	if e.Name != (xml.Name{Space: BaseNS, Local: "rpc-reply"}) {
-		return Reply{}, fmt.Errorf("%w: <%s> where a reply is due", ErrMalformed, Line(e.Name.Local))
+		return Reply{}, fmt.Errorf("%w: <%s> where a reply is due", ErrMalformed, brief.Line(e.Name.Local))
 	}
 	r := Reply{ID: e.Attr("", "message-id"), Data: e.Child(BaseNS, "data")}
 	ok := e.Child(BaseNS, "ok") != nil || r.Data != nil
@@ -134,18 +136,4 @@ func ParseReply(doc []byte) (Reply, error) {
 		return Reply{}, fmt.Errorf("%w: a reply that says neither ok nor data nor error", ErrMalformed)
 	}
 	return r, nil
-}
-
-// Line shortens a peer's text for one line of a report: without control characters, and to about 200 bytes.
-func Line(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) > 200 {
-		s = strings.ToValidUTF8(s[:200], "") + "..."
-	}
-	return s
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"lightpath/internal/brief"
 )
 
 // Pair is one row of /cross-connects: light that enters at Ingress leaves at Egress.
@@ -68,7 +70,7 @@ func Pairs(data *Element) ([]Pair, error) {
 func PortID(s string) (uint32, error) {
 	v, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || v < 1 || v > MaxPort {
-		return 0, fmt.Errorf("%w: port %q is not within 1..%d", ErrMalformed, Line(s), MaxPort)
+		return 0, fmt.Errorf("%w: port %q is not within 1..%d", ErrMalformed, brief.Line(s), MaxPort)
 	}
 	return uint32(v), nil
 }
@@ -78,7 +80,7 @@ func PortStates(data *Element) (map[uint32]string, error) {
 	states := make(map[uint32]string)
 	err := eachPort(data, "port-config", func(id uint32, row *Element) error {
 		if s := row.Value(OpticalNS, "status"); s != "" {
-			states[id] = Line(s)
+			states[id] = brief.Line(s)
 		}
 		return nil
 	})
@@ -95,7 +97,7 @@ func Powers(data *Element) (map[uint32]float64, error) {
 		}
 		v, err := strconv.ParseFloat(s, 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("%w: opm-power: port %d: power %q", ErrMalformed, id, Line(s))
+			return fmt.Errorf("%w: opm-power: port %d: power %q", ErrMalformed, id, brief.Line(s))
 		}
 		powers[id] = v
 		return nil
