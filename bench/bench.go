@@ -57,12 +57,21 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 			defer os.Remove(job.Rendezvous)
 		}
 	}
-	job.OnReport = o.onReport(job.Rendezvous, points)
-	reports, err := job.Run(ctx, lines)
-	if err != nil {
+	c := &collector{points: points, here: o.Ranks, onResult: o.OnResult, reports: make([][]Report, o.Ranks)}
+	job.OnReport = c.add
+	if o.World != nil {
+		c.here = 1
+		job.OnReport = func(r Report) {
+			if r.Rank == 0 {
+				os.Remove(job.Rendezvous) // all ranks have met; the next run of this job must not find this file
+			}
+			c.add(r)
+		}
+	}
+	if _, err := job.Run(ctx, lines); err != nil {
 		return nil, err
 	}
-	results, err := collect(o.Ranks, points, reports)
+	results, err := c.end()
 	if err != nil {
 		return nil, err
 	}
@@ -81,35 +90,6 @@ func (o *Options) runs() (lines []string, points []point) {
 		lines, points = append(lines, l...), append(points, p...)
 	}
 	return lines, points
-}
-
-// onReport passes results to OnResult. Errors in reports show when all ranks have ended.
-func (o *Options) onReport(rendezvous string, points []point) func(Report) {
-	reports, here, met := make([][]Report, o.Ranks), o.Ranks, o.World == nil
-	if o.World != nil {
-		here = 1
-	}
-	return func(r Report) {
-		if !met && o.World.Rank == 0 {
-			os.Remove(rendezvous) // all ranks have met; the next run of this job must not find this file
-		}
-		met = true
-		if o.OnResult == nil {
-			return
-		}
-		reports[r.Rank] = append(reports[r.Rank], r)
-		i, have := len(reports[r.Rank])-1, 0
-		for _, all := range reports {
-			if len(all) > i {
-				have++
-			}
-		}
-		if have == here && i < len(points) {
-			if res, err := resultOf(i, points[i], o.Ranks, reports); err == nil {
-				o.OnResult(res)
-			}
-		}
-	}
 }
 
 // environment returns the variables for the settings that o states. Other settings stay as the user has them.

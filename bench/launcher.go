@@ -12,11 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"lightpath/shim/result"
 )
 
 // ErrRankFailed reports that a rank ended with an error; the text is the rank's own.
@@ -73,8 +70,8 @@ type Ranks struct {
 }
 
 // Run starts the ranks, sends them the run lines and returns the reports of each rank in order. After the first rank
-// has failed, the others have a moment to report their errors and are then stopped. The error holds the message of
-// every rank.
+// has failed, the others have a moment to report their errors and are then stopped. The first line of the error has
+// the rank at fault and its reason. A line for each other message follows.
 func (r *Ranks) Run(ctx context.Context, lines []string) ([][]Report, error) {
 	dir, err := os.MkdirTemp("", "lightpath-bench-")
 	if err != nil {
@@ -132,7 +129,7 @@ func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 	case len(j.errs) == 0:
 		return j.reports, nil
 	case errors.Is(whole.Err(), context.DeadlineExceeded) && j.ranks.Deadline > 0:
-		return j.reports, fmt.Errorf("%w: not done within %v; %s", ErrRankFailed, j.ranks.Deadline, summary(j.errs))
+		return j.reports, fmt.Errorf("%w: not done within %v: %s", ErrRankFailed, j.ranks.Deadline, summary(j.errs))
 	case whole.Err() != nil:
 		return j.reports, whole.Err()
 	}
@@ -221,10 +218,10 @@ func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed fun
 	lines := bufio.NewScanner(p.out)
 	lines.Buffer(make([]byte, 64<<10), 16<<20)
 	reported := false
-	fail := func(rank int, text string) {
+	fail := func(rank int, how end, text string) {
 		if !reported {
 			reported = true
-			j.fail(rank, text)
+			j.fail(rankError{rank, how, text})
 			failed()
 		}
 	}
@@ -239,61 +236,33 @@ func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed fun
 		case err == nil && (r.Barrier || r.UniqueID != ""):
 			j.meeting.arrive(process, r.UniqueID)
 		case err != nil || r.Rank < 0 || r.Rank >= len(j.reports):
-			fail(process, fmt.Sprintf("unreadable report %.200q", text))
+			fail(process, said, fmt.Sprintf("unreadable report %.200q", text))
 		case r.Error != "":
-			fail(r.Rank, r.Error)
+			fail(r.Rank, said, r.Error)
 		default:
 			j.add(r)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		fail(process, err.Error())
+		fail(process, said, err.Error())
 		_, _ = io.Copy(io.Discard, p.out) // a full pipe would keep the rank from ending
 	}
 	switch err := p.Wait(); {
 	case err == nil:
 		fmt.Fprint(os.Stderr, p.notices())
 	case ctx.Err() != nil:
-		fail(process, "did not end and was stopped")
+		fail(process, stopped, "did not end and was stopped")
 	default:
-		fail(process, p.Explain(err).Error())
+		fail(process, died, p.Explain(err).Error())
 	}
 }
 
-// rankError is the error that one rank reported.
-type rankError struct {
-	rank int
-	text string
-}
-
-// summary joins the errors of ranks. It names an error once with all its ranks: after a failure most ranks repeat it.
-func summary(errs []rankError) string {
-	var texts []string
-	ranks := map[string][]int{}
-	for _, e := range errs {
-		text := strings.TrimSuffix(e.text, result.ReportedByPeer)
-		if ranks[text] == nil {
-			texts = append(texts, text)
-		}
-		ranks[text] = append(ranks[text], e.rank)
-	}
-	for i, text := range texts {
-		if all := ranks[text]; len(all) == 1 {
-			texts[i] = fmt.Sprintf("rank %d: %s", all[0], text)
-		} else {
-			slices.Sort(all)
-			texts[i] = fmt.Sprintf("ranks %s: %s", strings.Trim(fmt.Sprint(all), "[]"), text)
-		}
-	}
-	return strings.Join(texts, "; ")
-}
-
-func (j *job) fail(rank int, text string) {
+func (j *job) fail(e rankError) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.errs = append(j.errs, rankError{rank, text})
+	j.errs = append(j.errs, e)
 	if j.ranks.OnError != nil {
-		j.ranks.OnError(rank, text)
+		j.ranks.OnError(e.rank, e.text)
 	}
 }
 

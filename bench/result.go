@@ -44,34 +44,68 @@ func (d *Document) Wrong() *Result {
 	return nil
 }
 
-// collect merges the reports of all ranks, in the order of points.
-func collect(ranks int, points []point, reports [][]Report) ([]Result, error) {
-	var results []Result
-	for i, pt := range points {
-		r, err := resultOf(i, pt, ranks, reports)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, r)
-	}
-	return results, nil
+// collector merges the reports of ranks as they arrive: into a result for each point, in order.
+type collector struct {
+	points   []point
+	here     int          // ranks whose reports arrive here: all, or one of a launcher's job
+	onResult func(Result) // may be nil
+	reports  [][]Report   // by rank
+	results  []Result
+	err      error // the first reports that do not fit; nothing is merged after them
 }
 
-// resultOf merges the reports of run i. Ranks that run in other processes of a launcher have no reports here. The time
-// of a back-to-back run is the mean over ranks, as in nccl-tests. The time of a sync run is the median over iterations
-// of the slowest rank's completion, counted from the first start.
-func resultOf(i int, pt point, ranks int, reports [][]Report) (Result, error) {
+// add takes a report, and makes a result if the report is the last of its run.
+func (c *collector) add(r Report) {
+	c.reports[r.Rank] = append(c.reports[r.Rank], r)
+	i := len(c.results)
+	if c.err != nil || i == len(c.points) || len(c.reporters(i)) < c.here {
+		return
+	}
+	var res Result
+	if res, c.err = c.merge(i); c.err != nil {
+		return
+	}
+	c.results = append(c.results, res)
+	if c.onResult != nil {
+		c.onResult(res)
+	}
+}
+
+// end returns the results of all points. Call it when all ranks have ended.
+func (c *collector) end() ([]Result, error) {
+	i := len(c.results)
+	if c.err != nil || i == len(c.points) {
+		return c.results, c.err
+	}
+	pt := c.points[i]
+	return nil, fmt.Errorf("bench: ranks that reported %s of %d bytes: %d of %d", pt.spec.Collective, pt.bytes,
+		len(c.reporters(i)), c.here)
+}
+
+// reporters returns the reports of run i, by rank.
+func (c *collector) reporters(i int) (all []Report) {
+	for _, of := range c.reports {
+		if i < len(of) {
+			all = append(all, of[i])
+		}
+	}
+	return all
+}
+
+// merge makes the result of run i. The time of a back-to-back run is the mean over ranks, as in nccl-tests. The time of
+// a sync run is the median over iterations of the slowest rank's completion, counted from the first start.
+func (c *collector) merge(i int) (Result, error) {
+	pt, perRank := c.points[i], c.reporters(i)
 	s := pt.spec
 	res := Result{
 		Collective: s.Collective.String(), Bytes: pt.bytes, Count: pt.count, Type: s.Type.String(),
 		Op: s.Op.String(), Root: s.Root, InPlace: pt.inPlace,
 	}
-	perRank, err := reportsOf(i, pt, reports)
-	if err != nil {
-		return res, err
-	}
 	var wrong int64
 	for _, r := range perRank {
+		if err := pt.accepts(i, r); err != nil {
+			return res, err
+		}
 		wrong += r.Wrong
 		res.TimeUS += r.TimeUS / float64(len(perRank))
 	}
@@ -82,36 +116,22 @@ func resultOf(i int, pt point, ranks int, reports [][]Report) (Result, error) {
 		times := Completions(perRank)
 		res.MinUS, res.MaxUS, res.TimeUS = slices.Min(times), slices.Max(times), sampling.Median(times)
 	}
-	res.AlgBW, res.BusBW = Bandwidths(s.Collective, pt.count, s.Type, ranks, res.TimeUS)
+	res.AlgBW, res.BusBW = Bandwidths(s.Collective, pt.count, s.Type, len(c.reports), res.TimeUS)
 	return res, nil
 }
 
-// reportsOf returns the reports of run i. A rank that reported any run must have reported this one.
-func reportsOf(i int, pt point, reports [][]Report) ([]Report, error) {
+// accepts returns an error if r is not a report of this point, which is run i.
+func (pt *point) accepts(i int, r Report) error {
 	s := pt.spec
 	what := fmt.Sprintf("%s of %d bytes", s.Collective, pt.bytes)
-	var perRank []Report
-	for rank, all := range reports {
-		if len(all) == 0 {
-			continue
-		}
-		if i >= len(all) {
-			return nil, fmt.Errorf("bench: rank %d did not report %s", rank, what)
-		}
-		r := all[i]
-		switch {
-		case r.Collective != s.Collective.String() || r.Bytes != pt.bytes || r.InPlace != b2i(pt.inPlace):
-			return nil, fmt.Errorf("bench: rank %d reported %s of %d bytes (in place %d) as run %d, which is %s (%d)",
-				rank, r.Collective, r.Bytes, r.InPlace, i, what, b2i(pt.inPlace))
-		case s.Sync && len(r.Iters) != s.Iters:
-			return nil, fmt.Errorf("bench: rank %d reported %d iterations of %s, not %d", rank, len(r.Iters), what, s.Iters)
-		}
-		perRank = append(perRank, r)
+	switch {
+	case r.Collective != s.Collective.String() || r.Bytes != pt.bytes || r.InPlace != b2i(pt.inPlace):
+		return fmt.Errorf("bench: rank %d reported %s of %d bytes (in place %d) as run %d, which is %s (%d)",
+			r.Rank, r.Collective, r.Bytes, r.InPlace, i, what, b2i(pt.inPlace))
+	case s.Sync && len(r.Iters) != s.Iters:
+		return fmt.Errorf("bench: rank %d reported %d iterations of %s, not %d", r.Rank, len(r.Iters), what, s.Iters)
 	}
-	if len(perRank) == 0 {
-		return nil, fmt.Errorf("bench: no rank reported %s", what)
-	}
-	return perRank, nil
+	return nil
 }
 
 // EveryRank returns run i of every rank. It fails if a rank did not report the run.

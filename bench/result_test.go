@@ -34,6 +34,18 @@ func loopSpec() Spec {
 // wrong is a count of wrong elements in a result.
 func wrong(n int64) *int64 { return &n }
 
+// collect gives the reports of here ranks to a collector, a rank after the other.
+func collect(here int, points []point, reports [][]Report) ([]Result, error) {
+	c := &collector{points: points, here: here, reports: make([][]Report, len(reports))}
+	for rank, all := range reports {
+		for _, r := range all {
+			r.Rank = rank
+			c.add(r)
+		}
+	}
+	return c.end()
+}
+
 func TestCollectLoop(t *testing.T) {
 	s := loopSpec()
 	_, points := runLines(&s, 2)
@@ -61,7 +73,7 @@ func TestCollectLoop(t *testing.T) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	// Under a foreign launcher only one rank's reports are here.
-	got, err = collect(2, points, [][]Report{nil, reports[1]})
+	got, err = collect(1, points, [][]Report{nil, reports[1]})
 	if err != nil || got[0].TimeUS != 30 || *got[0].Wrong != 2 {
 		t.Errorf("one local rank: %+v, %v", got, err)
 	}
@@ -102,9 +114,10 @@ func TestCollectRefuses(t *testing.T) {
 		bend func(r [][]Report) [][]Report
 		says string
 	}{
-		{"no rank", func([][]Report) [][]Report { return make([][]Report, 2) }, "no rank reported allreduce of 64 bytes"},
+		{"no rank", func([][]Report) [][]Report { return make([][]Report, 2) }, "reported allreduce of 64 bytes: 0 of 2"},
 		{"a run is missing", func(r [][]Report) [][]Report { r[1] = r[1][:1]; return r },
-			"rank 1 did not report allreduce of 128 bytes"},
+			"reported allreduce of 128 bytes: 1 of 2"},
+		{"a rank without reports", func(r [][]Report) [][]Report { r[1] = nil; return r }, "of 64 bytes: 1 of 2"},
 		{"another size", func(r [][]Report) [][]Report { r[0][1].Bytes = 64; return r },
 			"rank 0 reported allreduce of 64 bytes"},
 		{"another collective", func(r [][]Report) [][]Report { r[0][0].Collective = "reduce"; return r },
