@@ -141,7 +141,8 @@ func find(c Collective, algorithm string) (*entry, parsedName, error) {
 	}
 	i := slices.IndexFunc(algorithms[c], func(e entry) bool { return e.name == base })
 	if i < 0 {
-		return nil, parsedName{}, fmt.Errorf("%w: %v %q (has %v)", ErrAlgorithm, c, algorithm, Algorithms(c))
+		return nil, parsedName{}, fmt.Errorf("%w: %v %q (has %s)", ErrAlgorithm, c, algorithm,
+			strings.Join(Algorithms(c), ", "))
 	}
 	e := &algorithms[c][i]
 	s, err := parseName(algorithm)

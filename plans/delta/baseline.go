@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"lightpath/plans/delta/dag"
 )
@@ -36,7 +37,7 @@ func (p *Planner) Baseline(name string) (dag.Circuits, error) {
 	case IterHalve:
 		weight = func(v float64, n int) float64 { return math.Ldexp(v, -n) }
 	default:
-		return nil, fmt.Errorf("there is no baseline %q; there are %v", name, Baselines())
+		return nil, fmt.Errorf("there is no baseline %q; there are %s", name, strings.Join(Baselines(), ", "))
 	}
 	a := newAllocation(p.red.Graph)
 	for {

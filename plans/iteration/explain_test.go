@@ -52,7 +52,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	advice := iteration.Advice(points)
-	for _, says := range []string{"switches of 1 ms or faster", "on 1 planes"} {
+	for _, says := range []string{"switches of 1 ms or faster", "on 1 plane:"} {
 		if !strings.Contains(advice, says) {
 			t.Errorf("no %q in %q", says, advice)
 		}

@@ -28,6 +28,9 @@ var inWords = []string{
 	"LIGHTPATH_FABRIC_RANK", "LIGHTPATH_STATUS_DIR", "NCCL_DEBUG_FILE", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN",
 }
 
+// MaxPlanes bounds the packet planes of a communicator.
+const MaxPlanes = 16
+
 // launcherRanks are the variables by which launchers tell a process its rank, in order of preference: torchrun, Open
 // MPI, MPICH/PMI, Slurm.
 var launcherRanks = []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}
@@ -48,9 +51,9 @@ var vars = []Var{
 		func(c *Config, v string) error {
 			return setChoice(&c.Transport, v, "auto", "shm", "tcp", "inproc", TransportRDMA, TransportNet, TransportEBPF)
 		}},
-	{"LIGHTPATH_PLANES", "int 1..16", "1",
+	{"LIGHTPATH_PLANES", fmt.Sprintf("int 1..%d", MaxPlanes), "1",
 		"packet planes of a communicator. The same on every rank",
-		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, 16) }},
+		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, MaxPlanes) }},
 	{"LIGHTPATH_STAGING", "bytes 64K..1G", "4M",
 		"largest piece of a device buffer that is copied through page-locked host memory at a time; two " +
 			"pieces are in flight. The same on every rank",

@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -35,10 +35,8 @@ wakes them (sleep), and gRPC over loopback.`,
 			if carrier != "all" && carrier != "shm" && carrier != "grpc" {
 				return fmt.Errorf("--carrier: %q is not shm, grpc or all", carrier)
 			}
-			if rounds < 1 {
-				return fmt.Errorf("--rounds: %d; at least 1", rounds)
-			}
-			if err := errors.Join(cli.CheckOutput("json", jsonOut), cli.CheckOutput("svg", svg)); err != nil {
+			if err := cmp.Or(cli.AtLeast("--rounds", rounds, 1), cli.CheckOutput("json", jsonOut),
+				cli.CheckOutput("svg", svg)); err != nil {
 				return err
 			}
 			reports, err := runBarriers(sizes, rounds, carrier)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,10 +59,8 @@ func (f *demoFlags) options() (*demo.Options, error) {
 		return nil, fmt.Errorf("--break: %q is not \"drain\"", f.breakWhat)
 	case f.data != fabric.DataMemory && f.data != fabric.DataKernel:
 		return nil, fmt.Errorf("--data-plane: %q is not memory or kernel", f.data)
-	case f.iters < 1:
-		return nil, fmt.Errorf("--iters: %d; at least 1", f.iters)
 	}
-	if err := f.checkOutputs(); err != nil {
+	if err := cmp.Or(cli.AtLeast("--iters", f.iters, 1), f.checkOutputs()); err != nil {
 		return nil, err
 	}
 	worker, err := cli.SiblingFile("bin", "lightpath-rank")

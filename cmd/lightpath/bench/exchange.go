@@ -2,7 +2,7 @@ package bench
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -100,10 +100,12 @@ func (f *exchangeFlags) options() (*exchange.Options, error) {
 	if cli.IsTerminal(os.Stderr) {
 		o.Progress = cli.ProgressLine(true)
 	}
-	if f.ranks < 2 || f.planes < 1 || f.rounds < 1 || f.iters < 1 || f.reconfig < 0 || f.alpha < 0 {
-		return nil, errors.New("-n must be at least 2, --planes, --rounds and -i at least 1")
+	err := cmp.Or(cli.AtLeast("-n", f.ranks, 2), cli.AtLeast("--planes", f.planes, 1),
+		cli.AtLeast("--rounds", f.rounds, 1), cli.AtLeast("-i", f.iters, 1), cli.AtLeast("--reconfig", f.reconfig, 0),
+		cli.AtLeast("--alpha", f.alpha, 0), cli.AtLeast("--skew", f.skew, 0))
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if o.Rate, err = fabric.ParseRate(f.rate); err != nil {
 		return nil, fmt.Errorf("--rate: %w", err)
 	}

@@ -45,8 +45,8 @@ func NewFigure() *cobra.Command {
 				cli.Println(strings.Join(all, "\n"))
 				return nil
 			}
-			if o.Runs < 0 {
-				return fmt.Errorf("--runs: %d is negative", o.Runs)
+			if err := cli.AtLeast("--runs", o.Runs, 0); err != nil {
+				return err
 			}
 			if demand != "" {
 				if args[0] != planning.Paper || args[1] != "spectra" {

@@ -63,8 +63,11 @@ over that of STREAM's faster addition.`,
 }
 
 func checkKernels(o *kernels.Options) error {
-	if o.Rounds < 1 || len(o.Threads) == 0 {
-		return errors.New("--rounds must be at least 1, and -t name a number of threads")
+	if err := cli.AtLeast("--rounds", o.Rounds, 1); err != nil {
+		return err
+	}
+	if len(o.Threads) == 0 {
+		return errors.New("-t: no number of threads")
 	}
 	for _, n := range o.Threads {
 		if n < 1 || n > 256 {

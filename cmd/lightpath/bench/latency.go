@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,8 +42,8 @@ ranks. The machine is as it is (none), or a Go or Python program beside the rank
 			if o.Spec.MinBytes, err = bench.ParseBytes(size); err != nil {
 				return fmt.Errorf("-b: %w", err)
 			}
-			if ranks < 2 || calls < 1 {
-				return errors.New("-n must be at least 2 and --calls at least 1")
+			if err := cmp.Or(cli.AtLeast("-n", ranks, 2), cli.AtLeast("--calls", calls, 1)); err != nil {
+				return err
 			}
 			for _, l := range loads {
 				if !slices.Contains([]latency.Load{latency.None, latency.Go, latency.Python}, latency.Load(l)) {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +13,8 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/msccl"
-	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
+	"lightpath/shim/settings"
 )
 
 // options returns the benchmark that the flags, the environment and the launcher describe.
@@ -150,15 +149,15 @@ func (f *flags) buffers() (bench.Buffers, error) {
 
 func (f *flags) validate(o *bench.Options) error {
 	s := &o.Specs[0]
+	if err := cmp.Or(cli.AtLeast("-n", o.Ranks, 1), cli.AtLeast("-i", s.Iters, 1), cli.AtLeast("-w", s.Warmup, 0),
+		cli.AtLeast("--timeout", o.Deadline, 0), cli.AtLeast("--rest", s.Pause, 0)); err != nil {
+		return err
+	}
 	switch {
-	case o.Ranks < 1:
-		return fmt.Errorf("-n: %d ranks; at least 1 is needed", o.Ranks)
 	case s.MaxBytes < s.MinBytes:
 		return fmt.Errorf("-e: %s is below -b %s", f.maxBytes, f.minBytes)
 	case !(s.Factor > 1):
 		return fmt.Errorf("-f: factor %v; it must be above 1", s.Factor)
-	case s.Iters < 1 || s.Warmup < 0:
-		return errors.New("-i must be at least 1 and -w at least 0")
 	case s.Root < 0 || s.Root >= o.Ranks:
 		return fmt.Errorf("-r: root %d is not one of %d ranks", s.Root, o.Ranks)
 	case s.Sync && o.World != nil:
@@ -169,21 +168,17 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("--library: %s; the loader looks for a file named libnccl.so.2", o.Library)
 	case o.Threads && o.World != nil:
 		return fmt.Errorf("--threads: bench must start the ranks (-n), not %s", o.World.Launcher)
-	case o.Planes < 0:
-		return fmt.Errorf("--planes: %d is negative", o.Planes)
-	case o.Deadline < 0:
-		return fmt.Errorf("--timeout: %v is negative", o.Deadline)
-	case s.Pause < 0:
-		return fmt.Errorf("--rest: %v is negative", s.Pause)
+	case o.Planes < 0 || o.Planes > settings.MaxPlanes:
+		return fmt.Errorf("--planes: %d is not from 1 to %d", o.Planes, settings.MaxPlanes)
 	case f.device >= 0 && !o.Buffers.OnDevice():
 		return fmt.Errorf("--device: %d is a device for --memory device or registered, not %s", f.device, f.memory)
 	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
 		return fmt.Errorf("--planner: %q is none of %s", o.Planner, strings.Join(planner.Names(), ", "))
 	}
 	if o.Fabric != "" {
-		file, err := fabric.Load(o.Fabric)
+		file, err := cli.LoadFabric(o.Fabric)
 		if err != nil {
-			return fmt.Errorf("--fabric: %w", err)
+			return err
 		}
 		if o.Ranks > file.Ranks {
 			return fmt.Errorf("-n: %d ranks on a fabric of %d", o.Ranks, file.Ranks)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -96,7 +97,7 @@ func (f *peersFlags) parse() (*peers.Options, error) {
 	for _, name := range f.collectives {
 		c, err := schedule.ParseCollective(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--collective: %w", err)
 		}
 		o.Collectives = append(o.Collectives, c)
 	}
@@ -111,8 +112,8 @@ func (f *peersFlags) parse() (*peers.Options, error) {
 		return nil, err
 	}
 	for _, n := range f.ranks {
-		if n < 2 {
-			return nil, fmt.Errorf("--ranks: %d; at least 2 are needed", n)
+		if err := cli.AtLeast("--ranks", n, 2); err != nil {
+			return nil, err
 		}
 	}
 	for _, t := range f.transports {
@@ -123,14 +124,12 @@ func (f *peersFlags) parse() (*peers.Options, error) {
 			return nil, fmt.Errorf("--hosts: needs --transport tcp, not %s", t)
 		}
 	}
-	if f.hosts.Planes < 1 {
-		return nil, fmt.Errorf("--planes: %d; at least 1 is needed", f.hosts.Planes)
-	}
 	if f.memory != bench.PlainBuffers && f.memory != libraryMemory {
 		return nil, fmt.Errorf("--memory: %q is neither %s nor %s", f.memory, bench.PlainBuffers, libraryMemory)
 	}
-	if f.rounds < 1 || f.timeout <= 0 {
-		return nil, errors.New("--rounds must be at least 1 and --timeout positive")
+	if err := cmp.Or(cli.AtLeast("--planes", f.hosts.Planes, 1), cli.AtLeast("--rounds", f.rounds, 1),
+		cli.Positive("timeout", f.timeout)); err != nil {
+		return nil, err
 	}
 	worker, err := cli.SiblingFile("bin", "lightpath-rank")
 	o.Programs = peers.Programs{Bin: filepath.Dir(worker), Python: f.python}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,13 +90,11 @@ func (f *simulationFlags) check(fl *pflag.FlagSet) error {
 			return unknownFault(name)
 		}
 	}
+	if err := cmp.Or(cli.AtLeast("--runs", f.runs, 1), cli.AtLeast("--shrink", f.shrink, 0),
+		cli.AtLeast("--lines", f.lines, 1)); err != nil {
+		return err
+	}
 	switch {
-	case f.runs < 1:
-		return fmt.Errorf("--runs: %d is less than 1", f.runs)
-	case f.shrink < 0:
-		return fmt.Errorf("--shrink: %d is negative", f.shrink)
-	case f.lines < 1:
-		return fmt.Errorf("--lines: %d is less than 1", f.lines)
 	case f.seed > protocols.MaxSeed-uint64(f.runs-1):
 		return fmt.Errorf("--seed: %d is too large for %d runs: seeds go up to %d", f.seed, f.runs, uint64(protocols.MaxSeed))
 	case f.asJSON && (f.out == "-" || f.svg == "-") || f.out == "-" && f.svg == "-":
@@ -235,7 +234,8 @@ func (f *simulationFlags) print(sum *protocols.Summary, violation error, repeat 
 		}
 		return cli.PrintJSON(all)
 	}
-	cli.Printf("%d runs, %d operations in %v of simulated time\n", sum.Runs, sum.Operations, sum.Simulated)
+	cli.Printf("%d runs, %d operations in %v of simulated time\n", sum.Runs, sum.Operations,
+		sum.Simulated.Round(time.Second))
 	if sum.Runs == 1 {
 		cli.Printf("trace %016x\n", sum.Hash)
 	}

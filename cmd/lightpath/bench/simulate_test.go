@@ -73,7 +73,7 @@ func TestSimulateRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, says string }{
-		{"--runs 0", "--runs: 0 is less than 1"},
+		{"--runs 0", "--runs: 0; at least 1"},
 		{"--planes 65", "--planes: 65 is outside 1..64"},
 		{"--fault fire", `--fault: there is no fault "fire"`},
 		{"--seed -1", `--seed "-1": want a whole number of at least 0`},

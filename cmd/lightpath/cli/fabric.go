@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"lightpath/plans/fabric"
 )
 
 // FabricVariable names the fabric file of ranks, and of commands without --fabric.
@@ -22,4 +24,16 @@ func FabricFlag(cmd *cobra.Command, path *string, usage string, instead ...strin
 		}
 		*path = os.Getenv(FabricVariable)
 	}
+}
+
+// LoadFabric reads the fabric file of --fabric.
+func LoadFabric(path string) (*fabric.Fabric, error) {
+	if path == "" {
+		return nil, fmt.Errorf("--fabric is required (or %s)", FabricVariable)
+	}
+	f, err := fabric.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("--fabric: %w", err)
+	}
+	return f, nil
 }

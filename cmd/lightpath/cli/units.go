@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -63,6 +64,14 @@ func (g *Gbps) String() string { return strconv.FormatFloat(float64(*g), 'g', -1
 
 // Type implements pflag.Value.
 func (g *Gbps) Type() string { return "rate" }
+
+// AtLeast returns an error that names the flag, with its dashes, if its value is below the least one.
+func AtLeast[T cmp.Ordered](flag string, value, least T) error {
+	if value < least {
+		return fmt.Errorf("%s: %v; at least %v", flag, value, least)
+	}
+	return nil
+}
 
 // Positive returns an error that names the flag, if its time is not positive.
 func Positive(flag string, d time.Duration) error {

@@ -16,6 +16,7 @@ import (
 func explainUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(explainFlag)
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	explainGroups(root)
 	help, _, err := root.Find([]string{"help"})
 	if err != nil {
@@ -80,6 +81,24 @@ func counted(c *cobra.Command, args []string, ok bool) error {
 		return fmt.Errorf("an argument is missing: %s", c.UseLine())
 	default:
 		return fmt.Errorf("too many arguments: %s", c.UseLine())
+	}
+}
+
+// Required returns an error that names each of these flags that still has its default: no value.
+func Required(fl *pflag.FlagSet, names ...string) error {
+	var missing []string
+	for _, name := range names {
+		if f := fl.Lookup(name); f.Value.String() == f.DefValue {
+			missing = append(missing, "--"+name)
+		}
+	}
+	switch n := len(missing); n {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%s is required", missing[0])
+	default:
+		return fmt.Errorf("%s and %s are required", strings.Join(missing[:n-1], ", "), missing[n-1])
 	}
 }
 

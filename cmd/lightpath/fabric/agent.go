@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -28,13 +27,10 @@ an agent does not answer, the planes are out of service. Off loopback, both ends
 authority; certificates of ranks are refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case o.file == "":
-				return errors.New("--fabric is required")
-			case o.host == "":
-				return errors.New("--host is required")
+			if err := cli.Required(cmd.Flags(), "fabric", "host"); err != nil {
+				return err
 			}
-			f, err := fabric.Load(o.file)
+			f, err := cli.LoadFabric(o.file)
 			if err != nil {
 				return err
 			}

@@ -102,7 +102,7 @@ func TestFabricAgentRefuses(t *testing.T) {
 		says []string
 		args []string
 	}{
-		{[]string{"--fabric is required"}, []string{"agent"}},
+		{[]string{"--fabric and --host are required"}, []string{"agent"}},
 		{[]string{"--host is required"}, []string{"agent", "--fabric", file}},
 		{[]string{`no host "h9"`}, []string{"agent", "--fabric", file, "--host", "h9"}},
 		{[]string{"hosts[1]: address: missing"}, []string{"agent", "--fabric", file, "--host", "h2"}},

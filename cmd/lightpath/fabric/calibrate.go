@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -97,10 +96,7 @@ func (o *flags) calibrate(ctx context.Context, c calibrate.Options, f *fabric.Fa
 
 // standing returns the fabric of the file. The fabric must be up as the file says, and suit the options.
 func (o *flags) standing(c *calibrate.Options) (*fabric.Fabric, error) {
-	if o.file == "" {
-		return nil, errors.New("--fabric is required")
-	}
-	f, err := fabric.Load(o.file)
+	f, err := cli.LoadFabric(o.file)
 	if err != nil {
 		return nil, err
 	}

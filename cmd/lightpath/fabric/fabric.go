@@ -16,7 +16,6 @@ import (
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/circuit"
-	"lightpath/plans/fabric"
 )
 
 // New returns the command "fabric".
@@ -71,7 +70,7 @@ func (o *flags) nameOf() (string, error) {
 	case o.file == "":
 		return "", errors.New("--fabric is required (or --name)")
 	}
-	f, err := fabric.Load(o.file)
+	f, err := cli.LoadFabric(o.file)
 	if err != nil {
 		return "", err
 	}
@@ -86,10 +85,7 @@ func newUp() *cobra.Command {
 		Short: "Build the planes of a fabric; if they are up already, change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if o.file == "" {
-				return errors.New("--fabric is required")
-			}
-			f, err := fabric.Load(o.file)
+			f, err := cli.LoadFabric(o.file)
 			if err != nil {
 				return err
 			}
@@ -214,7 +210,7 @@ func showFabric(o *flags) error {
 		return cli.NoIf(err, kernel.Refused)
 	}
 	if o.file != "" {
-		if f, err := fabric.Load(o.file); err != nil {
+		if f, err := cli.LoadFabric(o.file); err != nil {
 			return err
 		} else if f.Digest() != s.Digest {
 			return cli.No(fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged))

@@ -66,7 +66,11 @@ func printEnv(asJSON bool) error {
 	vars := settings.Vars()
 	if asJSON {
 		type row struct {
-			Name, Type, Default, Doc, Value string
+			Name    string `json:"name"`
+			Type    string `json:"type"`
+			Default string `json:"default"`
+			Doc     string `json:"doc"`
+			Value   string `json:"value"`
 		}
 		rows := make([]row, len(vars))
 		for i, v := range vars {

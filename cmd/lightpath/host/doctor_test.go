@@ -59,7 +59,7 @@ func TestDoctor(t *testing.T) {
 	}
 	var rows []map[string]string
 	if err := json.Unmarshal([]byte(lightpath.Succeed(t, "", "doctor", "--env", "--json")), &rows); err != nil ||
-		len(rows) != len(settings.Vars()) {
+		len(rows) != len(settings.Vars()) || rows[0]["name"] != settings.Vars()[0].Name {
 		t.Errorf("doctor --env --json: %d rows, %v", len(rows), err)
 	}
 	// Beside a test binary there is no installation: unhealthy, status 1, in both forms.

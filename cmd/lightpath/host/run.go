@@ -36,8 +36,8 @@ Under srun and without -n, the command becomes the one rank that Slurm says, wit
 variables. Ranks meet at the first node of the step, unless MASTER_ADDR is set.`,
 		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if ranks < 1 {
-				return fmt.Errorf("-n: %d ranks; at least 1 is needed", ranks)
+			if err := cli.AtLeast("-n", ranks, 1); err != nil {
+				return err
 			}
 			// The recorder of calls is preloaded already, and passes them to Lightpath.
 			preload = preload && os.Getenv(recording.FolderVariable) == ""

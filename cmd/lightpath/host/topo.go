@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/cmd/lightpath/cli"
-	"lightpath/plans/fabric"
 	"lightpath/shim/topology"
 )
 
@@ -42,8 +41,8 @@ func NewTopo() *cobra.Command {
 			}
 			if fabricPath != "" {
 				var err error
-				if from.Fabric, err = fabric.Load(fabricPath); err != nil {
-					return fmt.Errorf("--fabric: %w", err)
+				if from.Fabric, err = cli.LoadFabric(fabricPath); err != nil {
+					return err
 				}
 			}
 			m := topology.Discover(cmd.Context(), from)

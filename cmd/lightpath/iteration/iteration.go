@@ -11,7 +11,6 @@ import (
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/collectives/traced"
-	"lightpath/plans/fabric"
 	"lightpath/plans/iteration"
 	"lightpath/plans/iteration/check"
 	"lightpath/plans/iteration/trace"
@@ -50,25 +49,13 @@ func (f *flags) options() (iteration.Options, error) {
 	return iteration.Options{TimeLimit: f.limit, Seed: f.seed}, cli.Positive("time-limit", f.limit)
 }
 
-// loadFabric reads the fabric of --fabric.
-func (f *flags) loadFabric() (*fabric.Fabric, error) {
-	if f.fabric == "" {
-		return nil, fmt.Errorf("--fabric is required (or %s)", cli.FabricVariable)
-	}
-	file, err := fabric.Load(f.fabric)
-	if err != nil {
-		return nil, fmt.Errorf("--fabric: %w", err)
-	}
-	return file, nil
-}
-
 // pose reads a trace and the fabric.
 func (f *flags) pose(path string) (*iteration.Problem, error) {
 	t, err := cli.DecodeArgument(path, trace.Decode)
 	if err != nil {
 		return nil, err
 	}
-	file, err := f.loadFabric()
+	file, err := cli.LoadFabric(f.fabric)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +183,7 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			file, err := f.loadFabric()
+			file, err := cli.LoadFabric(f.fabric)
 			if err != nil {
 				return err
 			}

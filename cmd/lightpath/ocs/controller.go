@@ -18,7 +18,6 @@ import (
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
-	"lightpath/plans/fabric"
 	"lightpath/shim"
 )
 
@@ -51,7 +50,7 @@ func (o *flags) operator() (*rpc.Operator, error) {
 		if o.fabric == "" {
 			return nil, nil
 		}
-		f, err := fabric.Load(o.fabric)
+		f, err := cli.LoadFabric(o.fabric)
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,6 @@ import (
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/web"
-	"lightpath/plans/fabric"
 )
 
 // maxHistory is the most events that one ocs history prints.
@@ -126,7 +125,7 @@ func (o *historyFlags) source(ctx context.Context) (historySource, []string, err
 	}
 	var names []string
 	if o.fabric != "" {
-		f, err := fabric.Load(o.fabric)
+		f, err := cli.LoadFabric(o.fabric)
 		if err != nil {
 			cli.HangUp(op)
 			return nil, nil, err

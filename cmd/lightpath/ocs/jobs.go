@@ -172,8 +172,10 @@ func (o *beginFlags) readMaps(names []string, mask uint64, ranks int) ([]circuit
 	return maps, nil
 }
 
-// persist runs a command, and repeats it while no controller answers. The command may have been carried out before.
+// persist runs a command, and repeats it while no controller answers, of which it tells the operator once. The command
+// may have been carried out before.
 func persist(ctx context.Context, op *rpc.Operator, run func(*controller.Snapshot) error) error {
+	told := false
 	for {
 		s, err := op.Status(ctx)
 		again := err != nil && !errors.Is(err, rpc.ErrForbidden) && !errors.Is(err, ocsctl.ErrVersion)
@@ -187,6 +189,10 @@ func persist(ctx context.Context, op *rpc.Operator, run func(*controller.Snapsho
 			return err
 		case !again:
 			return cli.No(err)
+		}
+		if !told {
+			told = true
+			fmt.Fprintf(os.Stderr, "lightpath: trying again until a controller answers: %s\n", cli.Printable(err.Error(), ""))
 		}
 		select {
 		case <-ctx.Done():

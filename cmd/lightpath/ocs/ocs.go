@@ -67,7 +67,7 @@ func (o *flags) planes() (*fabric.Fabric, []int, error) {
 	if o.fabric == "" {
 		return nil, nil, errors.New("--fabric or --controller is required")
 	}
-	f, err := fabric.Load(o.fabric)
+	f, err := cli.LoadFabric(o.fabric)
 	if err != nil {
 		return nil, nil, err
 	}

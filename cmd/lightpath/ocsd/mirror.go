@@ -23,7 +23,7 @@ type mirrored struct {
 // openMirrored becomes the writer of the planes of one switch of a fabric that is up. Without a name
 // the fabric has but one switch.
 func openMirrored(file, ocs string) (*mirrored, error) {
-	f, err := fabric.Load(file)
+	f, err := cli.LoadFabric(file)
 	if err != nil {
 		return nil, err
 	}

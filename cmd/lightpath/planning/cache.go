@@ -96,8 +96,8 @@ func staleness(path string) (func(in *cache.Info) string, error) {
 	var digest cache.Hash
 	if path != "" {
 		var err error
-		if fab, err = fabric.Load(path); err != nil {
-			return nil, fmt.Errorf("--fabric: %w", err)
+		if fab, err = cli.LoadFabric(path); err != nil {
+			return nil, err
 		}
 		digest = cache.Sum([]byte(fab.Digest()))
 	}

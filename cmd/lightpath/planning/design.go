@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,15 +20,14 @@ import (
 
 // design chooses the algorithm along with the plan, and writes the plan.
 func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
-	switch {
-	case f.ranks < 0:
-		return fmt.Errorf("--ranks: %d; at least 1", f.ranks)
-	case f.collective == "" || f.ranks < 1 || f.bytes == "":
-		return errors.New("--collective, --ranks and --bytes are required")
-	case f.initial == "first":
+	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "ranks", "bytes"),
+		cli.AtLeast("--ranks", f.ranks, 1)); err != nil {
+		return err
+	}
+	if f.initial == "first" {
 		return errors.New("--initial: first needs an --algorithm, whose first step it is")
 	}
-	if err := errors.Join(cli.Positive("time-limit", pf.limit), cli.CheckOutput("out", pf.out)); err != nil {
+	if err := cmp.Or(cli.Positive("time-limit", pf.limit), cli.CheckOutput("out", pf.out)); err != nil {
 		return err
 	}
 	c, bytes, err := f.call()

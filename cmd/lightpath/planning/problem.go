@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/fabric"
 )
 
 // problemFlags describe the planning problem of a collective: the schedule and the fabric,
@@ -62,8 +62,9 @@ func (f *problemFlags) register(cmd *cobra.Command) {
 
 // problem builds the schedule and states its problem.
 func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
-	if f.collective == "" || f.algorithm == "" || f.ranks < 1 || f.bytes == "" {
-		return nil, errors.New("--collective, --algorithm, --ranks and --bytes are required")
+	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "algorithm", "ranks", "bytes"),
+		cli.AtLeast("--ranks", f.ranks, 1)); err != nil {
+		return nil, err
 	}
 	if f.algorithm == "auto" {
 		return nil, errors.New("--algorithm: auto is for plan build, which says what it chose")
@@ -123,9 +124,9 @@ func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 				return nil, fmt.Errorf("--%s contradicts --fabric, which states it", name)
 			}
 		}
-		file, err := fabric.Load(f.fabric)
+		file, err := cli.LoadFabric(f.fabric)
 		if err != nil {
-			return nil, fmt.Errorf("--fabric: %w", err)
+			return nil, err
 		}
 		p = file.Problem()
 		// A communicator may be smaller than its fabric.

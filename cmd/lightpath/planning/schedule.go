@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +41,7 @@ func (f *scheduleFlags) register(cmd *cobra.Command) {
 }
 
 // build builds and proves the schedule. A file states its own collective and ranks.
-func (f *scheduleFlags) build(opts ...schedule.Option) (*schedule.Schedule, error) {
+func (f *scheduleFlags) build(cmd *cobra.Command, opts ...schedule.Option) (*schedule.Schedule, error) {
 	if f.algorithm == "" {
 		return nil, errors.New("--algorithm is required")
 	}
@@ -56,8 +57,8 @@ func (f *scheduleFlags) build(opts ...schedule.Option) (*schedule.Schedule, erro
 			f.ranks = file.Ranks()
 		}
 	}
-	if f.collective == "" || f.ranks < 1 {
-		return nil, errors.New("--collective and --ranks are required")
+	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "ranks"), cli.AtLeast("--ranks", f.ranks, 1)); err != nil {
+		return nil, err
 	}
 	c, err := schedule.ParseCollective(f.collective)
 	if err != nil {
@@ -160,12 +161,12 @@ func newScheduleShow() *cobra.Command {
 		Use:   "show --collective C --algorithm A --ranks N [--bytes S]",
 		Short: "Print the steps of a schedule: flows and bytes",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			bytes, err := bench.ParseBytes(size)
 			if err != nil {
 				return fmt.Errorf("--bytes: %w", err)
 			}
-			s, err := f.build(schedule.Disjoint)
+			s, err := f.build(cmd, schedule.Disjoint)
 			if err != nil {
 				return err
 			}
@@ -216,8 +217,8 @@ func newScheduleExport() *cobra.Command {
 		Long: `Writes a schedule as MSCCL XML, which MSCCL's runtimes and msccl-tools take, and Lightpath as
 --algorithm msccl:FILE. Out of place, input and output are different buffers.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			s, err := f.build()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := f.build(cmd)
 			if err != nil {
 				return err
 			}

@@ -55,7 +55,7 @@ given ones are covered too. Exits 1 if a call has no plan; jobs run such a call 
 		Example: "  lightpath plan cache warm --fabric fabric.yaml --collective allreduce,alltoall --bytes 64K,1M..64M",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w, err := f.parse(cmd.Context())
+			w, err := f.parse(cmd)
 			if err != nil {
 				return err
 			}
@@ -81,17 +81,17 @@ given ones are covered too. Exits 1 if a call has no plan; jobs run such a call 
 	return cmd
 }
 
-func (f *warmFlags) parse(ctx context.Context) (*warming, error) {
+func (f *warmFlags) parse(cmd *cobra.Command) (*warming, error) {
 	cfg, err := settings.Load()
 	if err != nil {
 		return nil, err
 	}
 	w := &warming{config: cfg, ranks: f.ranks}
-	if f.fabric == "" || len(f.collectives) == 0 || len(f.bytes) == 0 {
-		return nil, errors.New("--fabric, --collective and --bytes are required")
+	if err := cli.Required(cmd.Flags(), "fabric", "collective", "bytes"); err != nil {
+		return nil, err
 	}
-	if w.fabric, err = fabric.Load(f.fabric); err != nil {
-		return nil, fmt.Errorf("--fabric: %w", err)
+	if w.fabric, err = cli.LoadFabric(f.fabric); err != nil {
+		return nil, err
 	}
 	if w.ranks == 0 {
 		w.ranks = w.fabric.Ranks
@@ -101,19 +101,19 @@ func (f *warmFlags) parse(ctx context.Context) (*warming, error) {
 	}
 	if f.planner != "" {
 		if !slices.Contains(planner.Names(), f.planner) {
-			return nil, fmt.Errorf("--planner: %q is none of %v", f.planner, planner.Names())
+			return nil, fmt.Errorf("--planner: %q is none of %s", f.planner, strings.Join(planner.Names(), ", "))
 		}
 		cfg.Plan.Planner = f.planner
 		w.hints = append(w.hints, "LIGHTPATH_PLANNER="+f.planner)
 	}
-	if f.limit < 0 {
-		return nil, fmt.Errorf("--time-limit: %v is negative", f.limit)
+	if err := cli.AtLeast("--time-limit", f.limit, 0); err != nil {
+		return nil, err
 	}
 	if f.limit > 0 {
 		cfg.Plan.Limit = f.limit
 		w.hints = append(w.hints, "LIGHTPATH_PLAN_LIMIT="+f.limit.String())
 	}
-	return w, f.parseCalls(ctx, w)
+	return w, f.parseCalls(cmd.Context(), w)
 }
 
 // parseCalls lists every size of every collective.

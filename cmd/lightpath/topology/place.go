@@ -41,8 +41,8 @@ func newLumosPlace() *cobra.Command {
 		Short: "Place a job in a cluster, arrange its ranks, and list the links between leaves that it needs",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if gpus < 1 {
-				return fmt.Errorf("--gpus: %d; at least 1", gpus)
+			if err := cli.AtLeast("--gpus", gpus, 1); err != nil {
+				return err
 			}
 			f, err := cluster.ParseFabric(name, gpus)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 )
 
 // ErrConfig is wrapped by every error about a configuration. The message names the field.
@@ -74,7 +75,7 @@ func Preset(name string) (Config, error) {
 			return preset, nil
 		}
 	}
-	return Config{}, fmt.Errorf("%w: model: there is no %q; there are %v", ErrConfig, name, Names())
+	return Config{}, fmt.Errorf("%w: model: there is no %q; there are %s", ErrConfig, name, strings.Join(Names(), ", "))
 }
 
 // Names returns the names that [Preset] knows.
