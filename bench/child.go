@@ -58,7 +58,7 @@ var starts = sync.OnceValue(func() chan<- func() {
 func (c *Child) Explain(err error) error {
 	err = cmp.Or(err, ErrEnded)
 	if text := strings.TrimSpace(c.said.String()); text != "" {
-		return fmt.Errorf("%w %s", err, text)
+		return fmt.Errorf("%w: %s", err, text)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,8 +40,14 @@ func (f *fault) String() string {
 	return status.ListRanks(f.ranks) + ": " + f.text
 }
 
-// ownPlace is the place at which a rank met an error. It differs from rank to rank, and the error may be the same.
-var ownPlace = regexp.MustCompile(`\brank \d+ (plane \d+ epoch)`)
+// place is where a rank met an error that it passed on to others.
+var place = regexp.MustCompile(`\brank \d+ (plane \d+ epoch)`)
+
+// anywhere returns the text of an error without the rank that met it, whose number differs between equal errors.
+func anywhere(rank int, text string) string {
+	own := regexp.MustCompile(fmt.Sprintf(`\brank %d\b:? ?`, rank))
+	return place.ReplaceAllString(own.ReplaceAllString(text, ""), "$1")
+}
 
 // faults joins equal errors, the nearest to the cause first, then in order of arrival. After a failure most ranks
 // report the same.
@@ -49,7 +56,7 @@ func faults(errs []rankError) []*fault {
 	same := map[string]*fault{}
 	for _, e := range errs {
 		text := strings.TrimSuffix(e.text, result.ReportedByPeer)
-		key := ownPlace.ReplaceAllString(text, "$1")
+		key := anywhere(e.rank, text)
 		f := same[key]
 		switch {
 		case f == nil:

@@ -23,18 +23,21 @@ func TestSummary(t *testing.T) {
 		{
 			[]rankError{
 				{6, said, met("6")}, {0, said, met("0")}, {7, died, "signal: killed"},
-				{1, said, met("0") + result.ReportedByPeer}, {2, stopped, "did not end and was stopped"},
+				{1, said, met("0") + result.ReportedByPeer}, {2, stopped, "did not end; stopped"},
 			},
 			"rank 7: signal: killed\n" +
 				"  ranks 0-1, 6: allreduce: exec: plane 0 epoch 168 operation 9: " + lost + "\n" +
-				"  rank 2: did not end and was stopped",
+				"  rank 2: did not end; stopped",
+		},
+		{
+			[]rankError{{3, said, "init: rank 3: no RDMA"}, {13, said, "init: rank 13: no RDMA"}}, "ranks 3, 13: init: no RDMA",
 		},
 		{ // one rank met it, the others repeat it: its place stays
 			[]rankError{{3, said, met("3")}, {0, said, met("3") + result.ReportedByPeer}}, "ranks 0, 3: " + met("3"),
 		},
 		{
-			[]rankError{{0, died, "exit status 2 panic: index\ngoroutine 1"}},
-			"rank 0: exit status 2 panic: index\n  rank 0: exit status 2 panic: index\n    goroutine 1",
+			[]rankError{{0, died, "exit status 2: panic: index\ngoroutine 1"}},
+			"rank 0: exit status 2: panic: index\n  rank 0: exit status 2: panic: index\n    goroutine 1",
 		},
 		{[]rankError{{0, said, long}}, ("rank 0: " + long)[:maxReason-3] + "...\n  rank 0: " + long},
 	} {

@@ -251,7 +251,7 @@ func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed fun
 	case err == nil:
 		fmt.Fprint(os.Stderr, p.notices())
 	case ctx.Err() != nil:
-		fail(process, stopped, "did not end and was stopped")
+		fail(process, stopped, "did not end; stopped")
 	default:
 		fail(process, died, p.Explain(err).Error())
 	}

@@ -198,13 +198,13 @@ func TestRankFailures(t *testing.T) {
 		says      []string
 	}{
 		{"error@1", []string{`rank 1: allreduce: port "3" is dark`}},
-		{"exit@2", []string{"rank 2: exit status 3 no such library: libnccl.so.2"}},
+		{"exit@2", []string{"rank 2: exit status 3: no such library: libnccl.so.2"}},
 		{"garbage@0", []string{`rank 0: unreadable report "{\"rank\":"`}},
 		{"stranger@1", []string{`rank 1: unreadable report "{\"rank\":99}"`}},
 		{"long@1", []string{"rank 1: bufio.Scanner: token too long"}},
 		{"killed@2", []string{"rank 2: signal: killed"}},
 		// The launcher stops the ranks that hang after the failure, and does not report them as failed.
-		{"others-hang@1", []string{"rank 1: exit status 3", "\n  ranks 0, 2: did not end and was stopped"}},
+		{"others-hang@1", []string{"rank 1: exit status 3", "\n  ranks 0, 2: did not end; stopped"}},
 	} {
 		t.Run(c.behaviour, func(t *testing.T) {
 			_, err := fakeRanks(t, 3, c.behaviour).Run(context.Background(), twoRuns)
