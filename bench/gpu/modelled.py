@@ -95,7 +95,8 @@ def measure(point, table):
             command(point, out), env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
         if done.returncode:
-            return {**point, "error": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+            lines = done.stderr.strip().splitlines() or ["no output"]
+            return {**point, "error": next((line for line in lines if line.startswith("lightpath:")), lines[-1])}
         with open(out) as f:
             time_us = json.load(f)["results"][0]["time_us"]
         with open(clock) as f:

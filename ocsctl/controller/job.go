@@ -160,8 +160,8 @@ func (pl *plane) keeps(from, to circuit.Permutation, by *Job) error {
 				continue
 			}
 			if j := pl.jobOf(end); j != nil && (j != by || j.Fixed) && !pl.waits(j) {
-				return fmt.Errorf("plane %s: port %d is of job %s since %s: %w", pl.Name, end, j.ID,
-					j.Since.UTC().Format(time.RFC3339), ocsctl.ErrPinned)
+				return fmt.Errorf("plane %s: port %d is of job %s since %s (lightpath jobs end %s gives it back): %w",
+					pl.Name, end, j.ID, j.Since.UTC().Format(time.RFC3339), j.ID, ocsctl.ErrPinned)
 			}
 		}
 	}

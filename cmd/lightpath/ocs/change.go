@@ -54,7 +54,7 @@ func readMaps(spec string, names []string, ports int) (map[string]circuit.Permut
 		m, err = readMap(spec, ports)
 	} else {
 		var data []byte
-		if data, err = cli.ReadInput("map", spec); err != nil {
+		if data, err = mapFile(spec); err != nil {
 			return nil, err
 		}
 		if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -132,13 +133,22 @@ func readMap(spec string, n int) (circuit.Permutation, error) {
 		}
 		p = circuit.Xor(n, k)
 	default:
-		data, err := cli.ReadInput("map", spec)
+		data, err := mapFile(spec)
 		if err != nil {
 			return nil, err
 		}
 		return fileMap(spec, data, n)
 	}
 	return p, validMap(spec, p, n)
+}
+
+// mapFile reads the file that --map names.
+func mapFile(spec string) ([]byte, error) {
+	data, err := cli.ReadInput("map", spec)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("--map %s: it is none of ring:K, xor:M and dark, and there is no such file", spec)
+	}
+	return data, err
 }
 
 // fileMap reads the map of n ports in a file.

@@ -175,7 +175,7 @@ ocs: [{name: sw, driver: polatis-scpi, endpoint: "192.0.2.1:5025", reconfig: 1ms
 		{[]string{"ring:x"}, []string{"set", "--fabric", fabric, "--plane", "p0", "--map", "ring:x"}},
 		{[]string{"--verify"}, []string{"set", "--fabric", fabric, "--plane", "p0", "--map", "dark", "--verify", "prayer"}},
 		{[]string{"already receives"}, []string{"set", "--fabric", fabric, "--plane", "p0", "--map", "-"}},
-		{[]string{"no such file"}, []string{"drift", "--fabric", fabric, "--plane", "p0", "--map", "nowhere.json"}},
+		{[]string{"ring:K", "no such file"}, []string{"drift", "--fabric", fabric, "--plane", "p0", "--map", "nowhere.json"}},
 	} {
 		lightpath.Refuse(t, "[1, 1, 2, 3]", c.says, append([]string{"ocs"}, c.args...)...)
 	}
