@@ -159,9 +159,7 @@ func TestSettingsDiffer(t *testing.T) {
 		_, err = shimtest.InitOne(shim.InitArgs{ID: id, Ranks: 2, Rank: r}, cfg)
 		return err
 	})
-	for _, err := range errs {
-		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "LIGHTPATH_PLANES=1", "LIGHTPATH_PLANES=2")
-	}
+	shimtest.WantErrors(t, errs, errdefs.ErrInvalidUsage, "LIGHTPATH_PLANES=1", "LIGHTPATH_PLANES=2")
 }
 
 // TestStrangers checks that connections without the secret change nothing.
@@ -303,9 +301,7 @@ func TestAbortUnblocks(t *testing.T) {
 				}
 				return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))})
 			})
-			for _, err := range errs[:2] {
-				shimtest.WantError(t, err, errdefs.ErrAborted, "rank 2")
-			}
+			shimtest.WantErrors(t, errs[:2], errdefs.ErrAborted, "rank 2")
 		})
 	}
 	t.Run("own", func(t *testing.T) {

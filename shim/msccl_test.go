@@ -80,10 +80,8 @@ func TestMSCCLFilesDiffer(t *testing.T) {
 		_, err = shimtest.InitOne(shim.InitArgs{ID: id, Ranks: 2, Rank: r}, cfg)
 		return err
 	})
-	for _, err := range errs {
-		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#",
-			"allreduce:msccl:allreduce_recursive_doubling_halving#")
-	}
+	shimtest.WantErrors(t, errs, errdefs.ErrInvalidUsage, "allreduce:msccl:allreduce_ring_1channelsperring#",
+		"allreduce:msccl:allreduce_recursive_doubling_halving#")
 }
 
 // TestBadMSCCL checks that settings with a missing or bad file, or with a file for another collective, are refused.

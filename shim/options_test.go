@@ -51,9 +51,7 @@ func TestOptionsDiffer(t *testing.T) {
 	t.Parallel()
 	w := shimtest.NewWorldWith(t, 2, shimtest.Settings(t, "LIGHTPATH_TRANSPORT", "inproc", "LIGHTPATH_PLANES", "2"))
 	_, errs := shimtest.SumWith(w, func(r int) calls.Options { return calls.Options{Planes: uint64(1 + r)} })
-	for _, err := range errs {
-		shimtest.WantError(t, err, errdefs.ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")
-	}
+	shimtest.WantErrors(t, errs, errdefs.ErrMismatch, "rank 0 called", "planes 0x1)", "rank 1 called", "planes 0x2)")
 }
 
 func TestBadOptions(t *testing.T) {
@@ -158,19 +156,13 @@ func TestNamedPlan(t *testing.T) {
 	for _, want := range []*plans.Plan{swot, static, swot} {
 		name := prefixOf(t, want.Digest[:12])
 		_, errs := shimtest.SumWith(w, func(int) calls.Options { return calls.Options{Plan: name} })
-		for r, err := range errs {
-			if err != nil {
-				t.Fatalf("rank %d: %v", r, err)
-			}
-		}
+		shimtest.NoErrors(t, errs)
 		if got := shimtest.LastPlan(t, w); got.Digest != want.Digest {
 			t.Errorf("ran %.12s of %s, want %.12s", got.Digest, got.Planner, want.Digest)
 		}
 	}
 	_, errs := shimtest.SumWith(w, func(int) calls.Options { return calls.Options{Plan: prefixOf(t, "0123456789ab")} })
-	for _, err := range errs {
-		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "plan 0123456789ab", "known: ", swot.Digest[:12])
-	}
+	shimtest.WantErrors(t, errs, errdefs.ErrInvalidUsage, "plan 0123456789ab", "known: ", swot.Digest[:12])
 }
 
 func prefixOf(t *testing.T, digits string) (p calls.DigestPrefix) {

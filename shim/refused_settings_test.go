@@ -58,9 +58,7 @@ func TestVersionSkew(t *testing.T) {
 				}
 				return fmt.Errorf("%s: %w", m.Body, errdefs.ErrInvalidUsage)
 			})
-			for _, err := range errs {
-				shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "rank 1 (elsewhere, process 7) runs", "9.9.9", shim.Version)
-			}
+			shimtest.WantErrors(t, errs, errdefs.ErrInvalidUsage, "rank 1 (elsewhere, process 7) runs", "9.9.9", shim.Version)
 		})
 	}
 }

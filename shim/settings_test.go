@@ -87,7 +87,7 @@ func TestVariablesInLog(t *testing.T) {
 func TestCommID(t *testing.T) {
 	t.Setenv("NCCL_COMM_ID", fmt.Sprintf("127.0.0.1:%d", shimtest.FreePort(t)))
 	for range 2 {
-		for r, err := range shimtest.Concurrently(t, 2, func(r int) error {
+		shimtest.NoErrors(t, shimtest.Concurrently(t, 2, func(r int) error {
 			id, err := shim.NewUniqueID()
 			if err != nil {
 				return err
@@ -98,11 +98,7 @@ func TestCommID(t *testing.T) {
 			}
 			defer func() { _ = comms[0].Destroy() }()
 			return shim.Run([]calls.Call{shimtest.AllReduce(comms[0], make([]float32, 5))})
-		}) {
-			if err != nil {
-				t.Errorf("rank %d: %v", r, err)
-			}
-		}
+		}))
 	}
 	t.Setenv("NCCL_COMM_ID", "nowhere")
 	_, err := shim.NewUniqueID()

@@ -222,8 +222,5 @@ func TestPlanesLeaveNothing(t *testing.T) {
 	for range 10 {
 		cycle()
 	}
-	var after shimtest.Resources
-	if !shimtest.Eventually(func() bool { after = shimtest.CountResources(t); return after.Within(before) }) {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
+	before.Await(t)
 }

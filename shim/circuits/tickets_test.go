@@ -87,11 +87,7 @@ func TestSlowRank(t *testing.T) {
 		}
 		return nil
 	})
-	for r, err := range errs {
-		if err != nil {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
+	shimtest.NoErrors(t, errs)
 }
 
 // TestTwoCommunicatorsShareThePlanes runs two communicators over the same ports. Each rank has a thread per
@@ -118,11 +114,7 @@ func TestTwoCommunicatorsShareThePlanes(t *testing.T) {
 		}
 		return nil
 	})
-	for i, err := range errs {
-		if err != nil {
-			t.Errorf("thread %d: %v", i, err)
-		}
-	}
+	shimtest.NoErrors(t, errs)
 	shimtest.NoLosses(t, server)
 }
 
@@ -244,11 +236,9 @@ func TestAssignPorts(t *testing.T) {
 func TestMismatchOnCircuits(t *testing.T) {
 	shimtest.UseEmulator(t, 3, 2, nil)
 	w := shimtest.NewWorld(t, 3)
-	for _, err := range w.Each(func(c *shim.Comm) error {
+	shimtest.WantErrors(t, w.Each(func(c *shim.Comm) error {
 		return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10+c.Rank/2))})
-	}) {
-		shimtest.WantError(t, err, errdefs.ErrMismatch, "count 10", "count 11", "rank 2")
-	}
+	}), errdefs.ErrMismatch, "count 10", "count 11", "rank 2")
 }
 
 // TestMissingRankOnCircuits: a ticket that is never complete.

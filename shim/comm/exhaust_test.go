@@ -54,10 +54,7 @@ func TestNoFilesLeft(t *testing.T) {
 			if err := shimtest.RunRanks(2); err != nil {
 				t.Error(err)
 			}
-			var after shimtest.Resources
-			if !shimtest.Eventually(func() bool { after = shimtest.CountResources(t); return after.Within(before) }) {
-				t.Errorf("before %+v, after %+v", before, after)
-			}
+			before.Await(t)
 		})
 	}
 }
@@ -283,8 +280,5 @@ func TestFailedInitLeavesNothing(t *testing.T) {
 			t.Fatal("a communicator without its second rank")
 		}
 	}
-	var after shimtest.Resources
-	if !shimtest.Eventually(func() bool { after = shimtest.CountResources(t); return after.Within(before) }) {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
+	before.Await(t)
 }

@@ -87,10 +87,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("%d families of communicators, %d operations", families, deeds)
 	before.Goroutines += 8 // a runtime that breathes
-	var after shimtest.Resources
-	if !shimtest.Eventually(func() bool { after = shimtest.CountResources(t); return after.Within(before) }) {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
+	before.Await(t)
 }
 
 // soakEnvironment draws the settings of a family of communicators.

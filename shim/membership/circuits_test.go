@@ -35,10 +35,7 @@ func TestKinOnCircuits(t *testing.T) {
 		}
 	}
 	left := shimtest.WorldOf(t, w.Comms[1:4])
-	small, errs := left.InitFrom(func(c *shim.Comm) membership.Origin {
-		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0, 4, 5}}
-	})
-	shimtest.NoErrors(t, errs)
+	small := left.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{0, 4, 5}})
 	for range 3 {
 		halves.Must(shimtest.CheckSums)
 		small.Must(shimtest.CheckSums)
@@ -94,10 +91,7 @@ func TestShrinkOnCircuits(t *testing.T) {
 	w.Must(shimtest.CheckSums)
 	require.NoError(t, w.Comms[0].Abort())
 	left := shimtest.WorldOf(t, w.Comms[1:])
-	f, errs := left.InitFrom(func(c *shim.Comm) membership.Origin {
-		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0}, Abort: true}
-	})
-	shimtest.NoErrors(t, errs)
+	f := left.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{0}, Abort: true})
 	f.Must(shimtest.CheckSums)
 	f.Must(shimtest.CheckSums)
 	for r, c := range f.Children {

@@ -281,17 +281,13 @@ func TestScalable(t *testing.T) {
 				}
 			}
 			w := shimtest.WorldOf(t, make([]*shim.Comm, k[0]))
-			for r, err := range shimtest.Concurrently(t, k[0], func(r int) error {
+			shimtest.NoErrors(t, shimtest.Concurrently(t, k[0], func(r int) error {
 				comms, err := shim.Init([]shim.InitArgs{{ID: ids[0], More: ids[1:], Ranks: k[0], Rank: r}})
 				if err == nil {
 					w.Comms[r] = comms[0]
 				}
 				return err
-			}) {
-				if err != nil {
-					t.Fatalf("rank %d: %v", r, err)
-				}
-			}
+			}))
 			t.Cleanup(w.Destroy)
 			w.Must(shimtest.CheckSums)
 		})
@@ -334,9 +330,7 @@ func TestScalableRefusals(t *testing.T) {
 			for r := range args {
 				args[r] = shim.InitArgs{ID: ids[0], More: ids[1:], Ranks: 6, Rank: r}
 			}
-			for _, err := range shimtest.InitAll(t, k.edit(args), cfg) {
-				shimtest.WantError(t, err, k.is, k.says)
-			}
+			shimtest.WantErrors(t, shimtest.InitAll(t, k.edit(args), cfg), k.is, k.says)
 		})
 	}
 }
@@ -465,10 +459,7 @@ func TestManyAtOnce(t *testing.T) {
 	var worlds []*shimtest.World
 	for range many {
 		w := shimtest.NewWorld(t, 2)
-		f, errs := w.InitFrom(func(c *shim.Comm) membership.Origin {
-			return membership.Origin{Parent: c, How: membership.BySplit}
-		})
-		shimtest.NoErrors(t, errs)
+		f := w.Derive(membership.Origin{How: membership.BySplit})
 		worlds = append(worlds, w, shimtest.WorldOf(t, f.Children))
 	}
 	for _, w := range worlds {
@@ -477,10 +468,7 @@ func TestManyAtOnce(t *testing.T) {
 	for _, w := range worlds {
 		w.Destroy()
 	}
-	var after shimtest.Resources
-	if !shimtest.Eventually(func() bool { after = shimtest.CountResources(t); return after.Within(before) }) {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
+	before.Await(t)
 }
 
 // TestFailedKinLeavesNothing: children that were not made, and aborted ones.
@@ -500,8 +488,5 @@ func TestFailedKinLeavesNothing(t *testing.T) {
 			}
 		}
 	}
-	var after shimtest.Resources
-	if !shimtest.Eventually(func() bool { after = shimtest.CountResources(t); return after.Within(before) }) {
-		t.Errorf("before %+v, after %+v", before, after)
-	}
+	before.Await(t)
 }

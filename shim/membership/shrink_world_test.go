@@ -21,10 +21,7 @@ func TestShrink(t *testing.T) {
 			w := shimtest.NewWorld(t, 5)
 			excluded := []int{3, 0} // rank 0, the parent's leader, too
 			left := shimtest.WorldOf(t, []*shim.Comm{w.Comms[1], w.Comms[2], w.Comms[4]})
-			f, errs := left.InitFrom(func(c *shim.Comm) membership.Origin {
-				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: excluded}
-			})
-			shimtest.NoErrors(t, errs)
+			f := left.Derive(membership.Origin{How: membership.ByShrink, Exclude: excluded})
 			for i, c := range f.Children {
 				if c.Rank != i || c.Ranks != 3 {
 					t.Errorf("rank %d of %d, want %d of 3", c.Rank, c.Ranks, i)
@@ -33,22 +30,13 @@ func TestShrink(t *testing.T) {
 			f.Must(shimtest.CheckSums)
 			w.Must(shimtest.CheckSums) // the parent is as it was
 			// Again from the same parent, and from a child.
-			f, errs = left.InitFrom(func(c *shim.Comm) membership.Origin {
-				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: excluded}
-			})
-			shimtest.NoErrors(t, errs)
+			f = left.Derive(membership.Origin{How: membership.ByShrink, Exclude: excluded})
 			f.Must(shimtest.CheckSums)
 			small := shimtest.WorldOf(t, f.Children[:2])
-			f, errs = small.InitFrom(func(c *shim.Comm) membership.Origin {
-				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}}
-			})
-			shimtest.NoErrors(t, errs)
+			f = small.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{2}})
 			f.Must(shimtest.CheckSums)
 			one := shimtest.WorldOf(t, w.Comms[2:3])
-			f, errs = one.InitFrom(func(c *shim.Comm) membership.Origin {
-				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{0, 1, 3, 4}}
-			})
-			shimtest.NoErrors(t, errs)
+			f = one.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{0, 1, 3, 4}})
 			f.Must(shimtest.CheckSums)
 		})
 	}
@@ -65,13 +53,8 @@ func TestShrinkDisagree(t *testing.T) {
 		}
 		return o
 	})
-	for _, err := range errs {
-		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "excludes rank 3", "excludes rank 2")
-	}
-	f, errs := left.InitFrom(func(c *shim.Comm) membership.Origin {
-		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{3}}
-	})
-	shimtest.NoErrors(t, errs)
+	shimtest.WantErrors(t, errs, errdefs.ErrInvalidUsage, "excludes rank 3", "excludes rank 2")
+	f := left.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{3}})
 	f.Must(shimtest.CheckSums)
 }
 
@@ -92,13 +75,8 @@ func TestShrinkElsewhere(t *testing.T) {
 				}
 				return o
 			})
-			for _, err := range errs {
-				shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
-			}
-			f, errs := (shimtest.WorldOf(t, w.Comms[1:4])).InitFrom(func(c *shim.Comm) membership.Origin {
-				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{4, 0}}
-			})
-			shimtest.NoErrors(t, errs)
+			shimtest.WantErrors(t, errs, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 4", "rank 2", "excludes ranks 0, 4")
+			f := shimtest.WorldOf(t, w.Comms[1:4]).Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{4, 0}})
 			f.Must(shimtest.CheckSums)
 		})
 	}
@@ -109,7 +87,7 @@ func TestShrinkElsewhereLater(t *testing.T) {
 	t.Parallel()
 	w := shimtest.NewWorld(t, 4)
 	gone := make(chan struct{}, 3)
-	for _, err := range shimtest.Concurrently(t, 3, func(r int) error {
+	shimtest.WantErrors(t, shimtest.Concurrently(t, 3, func(r int) error {
 		o := membership.Origin{Parent: w.Comms[r], How: membership.ByShrink, Exclude: []int{3}}
 		if r == 2 {
 			o.Exclude = []int{3, 0}
@@ -121,9 +99,7 @@ func TestShrinkElsewhereLater(t *testing.T) {
 		_, err := shimtest.InitFrom(o)
 		gone <- struct{}{}
 		return err
-	}) {
-		shimtest.WantError(t, err, errdefs.ErrInvalidUsage, "rank 1", "excludes rank 3", "rank 2", "excludes ranks 0, 3")
-	}
+	}), errdefs.ErrInvalidUsage, "rank 1", "excludes rank 3", "rank 2", "excludes ranks 0, 3")
 }
 
 // TestShrinksInTurn: several shrinks of one communicator at a time, and one of them given up.
@@ -180,10 +156,7 @@ func TestShrinkAbort(t *testing.T) {
 			for _, err := range errs {
 				shimtest.WantError(t, err, errdefs.ErrAborted) // without NCCL_SHRINK_ABORT
 			}
-			f, errs := left.InitFrom(func(c *shim.Comm) membership.Origin {
-				return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{lost}, Abort: true}
-			})
-			shimtest.NoErrors(t, errs)
+			f := left.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{lost}, Abort: true})
 			f.Must(shimtest.CheckSums)
 		})
 	}
@@ -193,10 +166,7 @@ func TestShrinkAbort(t *testing.T) {
 		group := make(chan error, 1)
 		go func() { group <- shim.Run([]calls.Call{shimtest.AllReduce(w.Comms[0], make([]float32, 100))}) }()
 		left := shimtest.WorldOf(t, w.Comms[:2])
-		f, errs := left.InitFrom(func(c *shim.Comm) membership.Origin {
-			return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}, Abort: true}
-		})
-		shimtest.NoErrors(t, errs)
+		f := left.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{2}, Abort: true})
 		f.Must(shimtest.CheckSums)
 		shimtest.WantError(t, <-group, errdefs.ErrRevoked)
 		shimtest.WantError(t, shimtest.CheckSums(w.Comms[2]), errdefs.ErrRevoked, "NCCL_SHRINK_ABORT")

@@ -133,9 +133,7 @@ func TestKinDisagree(t *testing.T) {
 				o.Parent = c
 				return o
 			})
-			for _, err := range errs {
-				shimtest.WantError(t, err, k.is, k.says...)
-			}
+			shimtest.WantErrors(t, errs, k.is, k.says...)
 			w.Must(shimtest.CheckSums) // a child that was not made leaves its parent alone
 		})
 	}
@@ -154,17 +152,13 @@ func TestSplitWithoutSome(t *testing.T) {
 		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
 		w.SetTimeout(time.Second)
-		for _, err := range split(w.Comms[:2]) {
-			shimtest.WantError(t, err, errdefs.ErrTimeout, "rank 2 never called it")
-		}
+		shimtest.WantErrors(t, split(w.Comms[:2]), errdefs.ErrTimeout, "rank 2 never called it")
 	})
 	t.Run("has left", func(t *testing.T) {
 		t.Parallel()
 		w := shimtest.NewWorld(t, 3)
 		require.NoError(t, w.Comms[2].Destroy())
-		for _, err := range split(w.Comms[:2]) {
-			shimtest.WantError(t, err, errdefs.ErrRemote, "rank 2 of the parent left it")
-		}
+		shimtest.WantErrors(t, split(w.Comms[:2]), errdefs.ErrRemote, "rank 2 of the parent left it")
 	})
 	t.Run("leader has left", func(t *testing.T) {
 		t.Parallel()
@@ -280,10 +274,7 @@ func TestRevoke(t *testing.T) {
 	shimtest.NoErrors(t, errs)
 	f.Must(shimtest.CheckSums)
 	left := shimtest.WorldOf(t, w.Comms[:2])
-	f, errs = left.InitFrom(func(c *shim.Comm) membership.Origin {
-		return membership.Origin{Parent: c, How: membership.ByShrink, Exclude: []int{2}}
-	})
-	shimtest.NoErrors(t, errs)
+	f = left.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{2}})
 	f.Must(shimtest.CheckSums)
 	for _, c := range w.Comms {
 		if err := c.Destroy(); err != nil {

@@ -53,9 +53,5 @@ func TestStatusNamesSilentController(t *testing.T) {
 		}
 	}
 	close(silent.stopped)
-	for r, err := range <-done {
-		if err != nil {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
+	shimtest.NoErrors(t, <-done)
 }

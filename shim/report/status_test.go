@@ -81,11 +81,7 @@ func TestStatusNamesRankElsewhere(t *testing.T) {
 				}
 			}
 			close(proceed)
-			for r, err := range <-done {
-				if err != nil {
-					t.Errorf("rank %d: %v", r, err)
-				}
-			}
+			shimtest.NoErrors(t, <-done)
 			c = shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
 			if n := c.Ranks[1].Counts["AllReduce"]; n != 2 || c.Ranks[1].Collectives != 2 {
 				t.Errorf("counted %d", n)
@@ -161,14 +157,10 @@ func TestStatusThroughControl(t *testing.T) {
 		}
 	}
 	w := shimtest.WorldOf(t, make([]*shim.Comm, 3))
-	for r, err := range shimtest.Concurrently(t, 3, func(r int) (err error) {
+	shimtest.NoErrors(t, shimtest.Concurrently(t, 3, func(r int) (err error) {
 		w.Comms[r], err = shimtest.InitOne(shim.InitArgs{ID: id, Ranks: 3, Rank: r}, configs[r])
 		return err
-	}) {
-		if err != nil {
-			t.Fatalf("rank %d: %v", r, err)
-		}
-	}
+	}))
 	t.Cleanup(w.Destroy)
 	w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
 	c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return len(c.Ranks) == 3 })

@@ -64,6 +64,14 @@ func WantError(t testing.TB, err error, is error, says ...string) {
 	}
 }
 
+// WantErrors checks each error as [WantError] does.
+func WantErrors(t testing.TB, errs []error, is error, says ...string) {
+	t.Helper()
+	for _, err := range errs {
+		WantError(t, err, is, says...)
+	}
+}
+
 // InitAll calls Init once per element, concurrently, as processes do, and destroys what it makes.
 func InitAll(t *testing.T, args []shim.InitArgs, cfg *settings.Config) []error {
 	return Concurrently(t, len(args), func(i int) error {

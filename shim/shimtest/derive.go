@@ -35,17 +35,25 @@ func (w *World) InitFrom(origin func(c *shim.Comm) membership.Origin) (*Family, 
 	return f, errs
 }
 
+// Derive is InitFrom with the same arguments on all ranks. It sets the parent, and ends the test with the first error.
+func (w *World) Derive(o membership.Origin) *Family {
+	w.t.Helper()
+	f, errs := w.InitFrom(func(c *shim.Comm) membership.Origin {
+		o := o // a copy for each rank
+		o.Parent = c
+		return o
+	})
+	NoErrors(w.t, errs)
+	return f
+}
+
 // Must runs f on every child, concurrently, and ends the test with the first error.
 func (f *Family) Must(run func(c *shim.Comm) error) {
 	f.t.Helper()
-	for r, err := range Concurrently(f.t, len(f.Children), func(i int) error {
+	NoErrors(f.t, Concurrently(f.t, len(f.Children), func(i int) error {
 		if f.Children[i] == nil {
 			return nil
 		}
 		return run(f.Children[i])
-	}) {
-		if err != nil {
-			f.t.Fatalf("rank %d: %v", r, err)
-		}
-	}
+	}))
 }

@@ -24,6 +24,15 @@ func (r Resources) Within(limit Resources) bool {
 		r.segments <= limit.segments && r.mappings <= limit.mappings
 }
 
+// Await waits until this process holds at most r, and reports what it holds if that takes a minute.
+func (r Resources) Await(t testing.TB) {
+	t.Helper()
+	var now Resources
+	if !Eventually(func() bool { now = CountResources(t); return now.Within(r) }) {
+		t.Errorf("before %+v, after %+v", r, now)
+	}
+}
+
 // CountResources returns what this process holds now.
 func CountResources(t testing.TB) Resources {
 	t.Helper()

@@ -68,7 +68,7 @@ func NewWorldAt(t testing.TB, ports ...int) *World {
 	id, err := shim.NewUniqueID()
 	require.NoError(t, err)
 	w := WorldOf(t, make([]*shim.Comm, len(ports)))
-	for r, err := range Concurrently(t, len(ports), func(r int) error {
+	NoErrors(t, Concurrently(t, len(ports), func(r int) error {
 		cfg, err := settings.Load()
 		if err != nil {
 			return err
@@ -76,11 +76,7 @@ func NewWorldAt(t testing.TB, ports ...int) *World {
 		cfg.FabricRank = ports[r]
 		w.Comms[r], err = InitOne(shim.InitArgs{ID: id, Ranks: len(ports), Rank: r}, cfg)
 		return err
-	}) {
-		if err != nil {
-			t.Fatalf("rank %d: %v", r, err)
-		}
-	}
+	}))
 	t.Cleanup(w.Destroy)
 	return w
 }
@@ -114,11 +110,7 @@ func (w *World) Each(f func(c *shim.Comm) error) []error {
 // Must runs f once per rank, concurrently, and ends the test with the first error.
 func (w *World) Must(f func(c *shim.Comm) error) {
 	w.t.Helper()
-	for r, err := range w.Each(f) {
-		if err != nil {
-			w.t.Fatalf("rank %d: %v", r, err)
-		}
-	}
+	NoErrors(w.t, w.Each(f))
 }
 
 // Concurrently runs f(0) to f(n-1) at once and returns their errors. If they take a minute, it panics, and the stacks

@@ -63,11 +63,7 @@ func TestGroupsThroughArena(t *testing.T) {
 			}
 			return nil
 		})
-		for r, err := range errs {
-			if err != nil {
-				t.Fatalf("rank %d: %v", r, err)
-			}
-		}
+		shimtest.NoErrors(t, errs)
 	}
 }
 

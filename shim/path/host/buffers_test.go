@@ -55,9 +55,7 @@ func TestBadBuffers(t *testing.T) {
 				if wrong == "send" {
 					says[1] = "the send buffer is not readable at 0x"
 				}
-				for _, err := range errs {
-					shimtest.WantError(t, err, errdefs.ErrInvalidArgument, says...)
-				}
+				shimtest.WantErrors(t, errs, errdefs.ErrInvalidArgument, says...)
 			})
 		}
 	}
@@ -75,7 +73,7 @@ func TestBadPage(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			shimtest.UsePath(t, path, 2)
 			w := shimtest.NewWorld(t, 2)
-			for _, err := range w.Each(func(c *shim.Comm) error {
+			shimtest.WantErrors(t, w.Each(func(c *shim.Comm) error {
 				call := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Peer: 1, Count: pages * page,
 					Send: unsafe.Pointer(&mem[0])}
 				if c.Rank == 1 {
@@ -83,9 +81,7 @@ func TestBadPage(t *testing.T) {
 					call.Recv = unsafe.Pointer(&make([]byte, pages*page)[0])
 				}
 				return shim.Run([]calls.Call{call})
-			}) {
-				shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "rank 0: Send(", "the send buffer is not readable at 0x")
-			}
+			}), errdefs.ErrInvalidArgument, "rank 0: Send(", "the send buffer is not readable at 0x")
 		})
 	}
 }
@@ -106,7 +102,7 @@ func TestBadAddress(t *testing.T) {
 					for _, c := range w.Comms {
 						c.NonBlocking = quick
 					}
-					for _, err := range w.Each(func(c *shim.Comm) error {
+					shimtest.WantErrors(t, w.Each(func(c *shim.Comm) error {
 						call := shimtest.AllReduce(c, make([]float32, 100))
 						call.Recv = unsafe.Pointer(&make([]float32, 100)[0])
 						if c.Rank == 0 {
@@ -118,10 +114,8 @@ func TestBadAddress(t *testing.T) {
 							err = c.AsyncError()
 						}
 						return err
-					}) {
-						shimtest.WantError(t, err, errdefs.ErrInvalidArgument, "rank 0: AllReduce(",
-							fmt.Sprintf("the send buffer is not mapped at %#x", at))
-					}
+					}), errdefs.ErrInvalidArgument, "rank 0: AllReduce(",
+						fmt.Sprintf("the send buffer is not mapped at %#x", at))
 				})
 			}
 		}
@@ -132,11 +126,9 @@ func TestBadAddress(t *testing.T) {
 func TestNoScratch(t *testing.T) {
 	shimtest.UsePath(t, "tcp", 2)
 	w := shimtest.NewWorld(t, 2)
-	for _, err := range w.Each(func(c *shim.Comm) error {
+	shimtest.WantErrors(t, w.Each(func(c *shim.Comm) error {
 		mem := unsafe.Pointer(&make([]byte, 8)[0])
 		return shim.Run([]calls.Call{{Comm: c, Kind: calls.AllToAll, Type: datatype.Uint8, Count: 1 << 46,
 			Send: mem, Recv: mem}})
-	}) {
-		shimtest.WantError(t, err, errdefs.ErrSystem, "bytes of scratch")
-	}
+	}), errdefs.ErrSystem, "bytes of scratch")
 }

@@ -74,11 +74,9 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			w := shimtest.NewWorld(t, 4)
 			w.SetTimeout(time.Second)
 			delay(w, 2, time.Minute)
-			for _, err := range w.Each(func(c *shim.Comm) error {
+			shimtest.WantErrors(t, w.Each(func(c *shim.Comm) error {
 				return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))})
-			}) {
-				shimtest.WantError(t, err, exec.ErrTimeout, "rank ", "plane 0 epoch 1: waiting for ports 2")
-			}
+			}), exec.ErrTimeout, "rank ", "plane 0 epoch 1: waiting for ports 2")
 		})
 	}
 }
