@@ -9,6 +9,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
+	"lightpath/shim/circuits"
 	"lightpath/shim/shimtest"
 )
 
@@ -16,7 +17,7 @@ import (
 // of the type, including operators of users, on each path of calls. A group has all calls of a type.
 // LIGHTPATH_TEST_LONG has it leave out none.
 func TestEveryTypeAndOperatorOnEveryPath(t *testing.T) {
-	circuits := func(t *testing.T) {
+	onCircuits := func(t *testing.T) {
 		shimtest.UseEmulator(t, 3, 2, nil)
 		t.Setenv("LIGHTPATH_PLANNER", "perstep")
 		t.Setenv("LIGHTPATH_PLAN_WAIT", "1")
@@ -36,9 +37,9 @@ func TestEveryTypeAndOperatorOnEveryPath(t *testing.T) {
 			t.Setenv("LIGHTPATH_TRANSPORT", "tcp")
 			t.Setenv("LIGHTPATH_PLANES", "2")
 		}, 0},
-		{"circuits", 3, 101, circuits, 0},
-		{"circuits, one plane down", 3, 101, circuits, 2},
-		{"circuits, all planes down", 3, 101, circuits, 3},
+		{"circuits", 3, 101, onCircuits, 0},
+		{"circuits, one plane down", 3, 101, onCircuits, 2},
+		{"circuits, all planes down", 3, 101, onCircuits, 3},
 	} {
 		t.Run(path.name, func(t *testing.T) {
 			path.setup(t)
@@ -57,6 +58,9 @@ func TestEveryTypeAndOperatorOnEveryPath(t *testing.T) {
 				if err := everyCallOf(typ, path.count, w, rng); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if path.name == "circuits" && len(circuits.Of(w.Comms[0]).Known.Plans()) == 0 {
+				t.Error("no call ran on circuits")
 			}
 		})
 	}
