@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"unsafe"
@@ -104,9 +105,14 @@ func (w *modelWorld) launch(programs [][]modelOp, capture uint64) {
 	send := make([][]uint32, n)
 	for r := range send {
 		send[r] = make([]uint32, blocks(k.Send))
+		first, step := w.rng.Uint32(), w.rng.Uint32()|1
 		for i := range send[r] {
-			send[r][i] = w.rng.Uint32()
+			send[r][i] = first + uint32(i)*step
 		}
+	}
+	var sum []uint32
+	if k.Reduces {
+		sum = modelSum(send)
 	}
 	for r, x := range w.ranks {
 		recv := make([]uint32, blocks(k.Recv))
@@ -124,7 +130,7 @@ func (w *modelWorld) launch(programs [][]modelOp, capture uint64) {
 			w.t.Fatal(err)
 		}
 		programs[r] = append(programs[r], modelOp{check: func() error {
-			want := modelResult(kind, root, r, count, send)
+			want := modelResult(kind, root, r, count, send, sum)
 			if want != nil && !slices.Equal(recv, want) {
 				return fmt.Errorf("%v of %d from %d: wrong on rank %d", kind, count, root, r)
 			}
@@ -137,14 +143,19 @@ func (w *modelWorld) launch(programs [][]modelOp, capture uint64) {
 	}
 }
 
-// modelResult is what a rank gets from a collective, nil if nothing.
-func modelResult(kind calls.Kind, root, rank, count int, send [][]uint32) (want []uint32) {
+// modelSum adds what ranks send.
+func modelSum(send [][]uint32) []uint32 {
 	sum := make([]uint32, len(send[0]))
 	for _, s := range send {
 		for i, v := range s {
 			sum[i] += v
 		}
 	}
+	return sum
+}
+
+// modelResult is what a rank gets from a collective, nil if nothing.
+func modelResult(kind calls.Kind, root, rank, count int, send [][]uint32, sum []uint32) (want []uint32) {
 	switch kind {
 	case calls.AllReduce:
 		return sum
@@ -303,8 +314,11 @@ func (w *modelWorld) atRest() error {
 // streams are.
 func TestRounds(t *testing.T) {
 	defer device.Use(device.Active())
-	trials := 400
-	if testing.Short() {
+	trials := 120
+	switch {
+	case os.Getenv("LIGHTPATH_TEST_LONG") != "":
+		trials = 400
+	case testing.Short():
 		trials = 60
 	}
 	for trial := range trials {
