@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"net"
 	"reflect"
-	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/shim/control"
 	"lightpath/shim/settings"
 )
@@ -83,11 +83,7 @@ func TestRanksThatDoNotFit(t *testing.T) {
 			if (g.refusal == "") != (c.says == nil) {
 				t.Fatalf("refusal %q", g.refusal)
 			}
-			for _, want := range c.says {
-				if !strings.Contains(g.refusal, want) {
-					t.Errorf("%q does not say %q", g.refusal, want)
-				}
-			}
+			assert.Contains(t, g.refusal, c.says...)
 		})
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
@@ -77,12 +77,8 @@ func TestPlaneDisabled(t *testing.T) {
 			t.Errorf("planes %#b are in service, %#b in use", c.use, circuits.Of(a.Comms[1]).Machine.Ticket().Use)
 		}
 	}
-	for _, want := range []string{"plane p1 is out of service", "disabled by ops: mirrors are being cleaned",
-		"going on with 1 of 2 planes", "plane p0 is back in service"} {
-		if !strings.Contains(log(), want) {
-			t.Errorf("the log does not say %q:\n%s", want, log())
-		}
-	}
+	assert.Contains(t, log(), "plane p1 is out of service", "disabled by ops: mirrors are being cleaned",
+		"going on with 1 of 2 planes", "plane p0 is back in service")
 }
 
 // TestPlaneBreaks: a switch that fails in the middle of an operation ends that with the rank, the

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 )
 
@@ -129,11 +130,7 @@ func TestWrite(t *testing.T) {
 	dumps[0].Error = "lost rank 1"
 	var out bytes.Buffer
 	Write(&out, dumps, Compare(dumps), true)
-	for _, want := range []string{"operation 3", "rank 0: lost rank 1", "AllReduce #2", "under way"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in\n%s", want, out.String())
-		}
-	}
+	assert.Contains(t, out.String(), "operation 3", "rank 0: lost rank 1", "AllReduce #2", "under way")
 }
 
 func TestDecodeRefuses(t *testing.T) {

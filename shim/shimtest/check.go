@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/shim"
@@ -57,11 +57,7 @@ func WantError(t testing.TB, err error, is error, says ...string) {
 		t.Errorf("got %v, want an error that is %v", err, is)
 		return
 	}
-	for _, s := range says {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%q does not say %q", err, s)
-		}
-	}
+	assert.Contains(t, err.Error(), says...)
 }
 
 // WantErrors checks each error as [WantError] does.

@@ -2,7 +2,6 @@ package rdma_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"lightpath/collectives/transport/rdma/verbstest"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 )
 
@@ -50,11 +50,7 @@ func wants(t *testing.T, err, is error, words ...string) {
 	if err == nil || is != nil && !errors.Is(err, is) {
 		t.Fatalf("error %v, want %v", err, is)
 	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not contain %q", err, w)
-		}
-	}
+	assert.Contains(t, err.Error(), words...)
 }
 
 // TestUnacknowledgedRequestsAreAnError checks that requests without an acknowledgement are an error. It names ranks,

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 )
 
@@ -67,11 +68,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%s: got %v", c.now, err)
 			continue
 		}
-		for _, word := range c.says {
-			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: %q does not say %q", c.now, err, word)
-			}
-		}
+		assert.Contains(t, err.Error(), c.says...)
 	}
 }
 

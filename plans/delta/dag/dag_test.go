@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"lightpath/internal/assert"
 )
 
 // diamond is work, two transfers side by side, and work after both.
@@ -72,11 +74,7 @@ func TestValidate(t *testing.T) {
 			if !errors.Is(err, ErrGraph) {
 				t.Fatalf("got %v", err)
 			}
-			for _, word := range c.says {
-				if !strings.Contains(err.Error(), word) {
-					t.Errorf("%q does not say %q", err, word)
-				}
-			}
+			assert.Contains(t, err.Error(), c.says...)
 		})
 	}
 }

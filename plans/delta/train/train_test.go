@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/plans/delta/check"
 	"lightpath/plans/delta/dag"
@@ -212,11 +213,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s: got %v", c.name, err)
 			continue
 		}
-		for _, word := range c.says {
-			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: %q does not say %q", c.name, err, word)
-			}
-		}
+		assert.Contains(t, err.Error(), c.says...)
 	}
 	if _, err := Preset("gpt-9"); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "deepseek-671b") {
 		t.Errorf("got %v", err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -60,21 +61,15 @@ func TestTimeline(t *testing.T) {
 	var svg, html bytes.Buffer
 	require.NoError(t, render.Timeline(&svg, plan, o))
 	require.NoError(t, render.HTML(&html, plan, o))
-	for _, says := range []string{"computation", "waits for circuits", ">moe<", ">allreduce<", "iteration 200 us"} {
-		if !strings.Contains(svg.String(), says) || !strings.Contains(html.String(), says) {
-			t.Errorf("no %q in the picture", says)
-		}
+	for _, text := range []string{svg.String(), html.String()} {
+		assert.Contains(t, text, "computation", "waits for circuits", ">moe<", ">allreduce<", "iteration 200 us")
 	}
 	if strings.Contains(html.String(), "step 0") {
 		t.Error("the page calls a call a step")
 	}
 	text, err := json.Marshal(render.Trace(plan, o))
 	require.NoError(t, err)
-	for _, says := range []string{`"moe"`, `"computation"`, `"iteration"`} {
-		if !strings.Contains(string(text), says) {
-			t.Errorf("no %s in the trace", says)
-		}
-	}
+	assert.Contains(t, string(text), `"moe"`, `"computation"`, `"iteration"`)
 }
 
 // TestPacketPlanes: calls on packet planes have a lane. An iteration may have no other calls, and then no planes.
