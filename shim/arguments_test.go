@@ -290,20 +290,17 @@ func TestMissingRank(t *testing.T) {
 }
 
 func TestAbortUnblocks(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			w := shimtest.NewWorld(t, 3)
-			errs := w.Each(func(c *shim.Comm) error {
-				if c.Rank == 2 {
-					time.Sleep(50 * time.Millisecond)
-					return c.Abort()
-				}
-				return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))})
-			})
-			shimtest.WantErrors(t, errs[:2], errdefs.ErrAborted, "rank 2")
+	shimtest.OnTransports(t, []string{"inproc", "shm", "tcp"}, func(t *testing.T) {
+		w := shimtest.NewWorld(t, 3)
+		errs := w.Each(func(c *shim.Comm) error {
+			if c.Rank == 2 {
+				time.Sleep(50 * time.Millisecond)
+				return c.Abort()
+			}
+			return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))})
 		})
-	}
+		shimtest.WantErrors(t, errs[:2], errdefs.ErrAborted, "rank 2")
+	})
 	t.Run("own", func(t *testing.T) {
 		w := shimtest.NewWorld(t, 2)
 		errs := shimtest.Concurrently(t, 2, func(i int) error {

@@ -19,46 +19,43 @@ import (
 // TestGroupedSendRecv is the all-to-all that frameworks write with grouped sends and receives. Each pair has another
 // size, self included, and some are empty. A collective is in the same group.
 func TestGroupedSendRecv(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			t.Setenv("LIGHTPATH_PLANES", "2")
-			const n = 4
-			w := shimtest.NewWorld(t, n)
-			size := func(src, dst int) int { return (src*7 + dst*1001) % 40009 * ((src + dst) % 3) }
-			for range 3 {
-				w.Must(func(c *shim.Comm) error {
-					me := c.Rank
-					var group []calls.Call
-					var in [n][]int32
-					sum := shimtest.Ramp(1, 50)
-					for peer := range n {
-						in[peer] = make([]int32, size(peer, me))
-						group = append(group, shimtest.MessageInt32(calls.Send, c, peer, shimtest.Ramp(me*n+peer, size(me, peer))),
-							shimtest.MessageInt32(calls.Recv, c, peer, in[peer]))
-						if peer == 1 {
-							group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: 50,
-								Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])})
-						}
+	shimtest.OnTransports(t, []string{"inproc", "shm", "tcp"}, func(t *testing.T) {
+		t.Setenv("LIGHTPATH_PLANES", "2")
+		const n = 4
+		w := shimtest.NewWorld(t, n)
+		size := func(src, dst int) int { return (src*7 + dst*1001) % 40009 * ((src + dst) % 3) }
+		for range 3 {
+			w.Must(func(c *shim.Comm) error {
+				me := c.Rank
+				var group []calls.Call
+				var in [n][]int32
+				sum := shimtest.Ramp(1, 50)
+				for peer := range n {
+					in[peer] = make([]int32, size(peer, me))
+					group = append(group, shimtest.MessageInt32(calls.Send, c, peer, shimtest.Ramp(me*n+peer, size(me, peer))),
+						shimtest.MessageInt32(calls.Recv, c, peer, in[peer]))
+					if peer == 1 {
+						group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Int32, Count: 50,
+							Send: unsafe.Pointer(&sum[0]), Recv: unsafe.Pointer(&sum[0])})
 					}
-					if err := shim.Run(group); err != nil {
-						return err
+				}
+				if err := shim.Run(group); err != nil {
+					return err
+				}
+				for peer := range n {
+					if err := shimtest.CompareInt32(in[peer], shimtest.Ramp(peer*n+me, size(peer, me))); err != nil {
+						return fmt.Errorf("from rank %d: %w", peer, err)
 					}
-					for peer := range n {
-						if err := shimtest.CompareInt32(in[peer], shimtest.Ramp(peer*n+me, size(peer, me))); err != nil {
-							return fmt.Errorf("from rank %d: %w", peer, err)
-						}
+				}
+				for i, v := range shimtest.Ramp(1, 50) {
+					if sum[i] != n*v {
+						return fmt.Errorf("sum[%d] is %d, want %d", i, sum[i], n*v)
 					}
-					for i, v := range shimtest.Ramp(1, 50) {
-						if sum[i] != n*v {
-							return fmt.Errorf("sum[%d] is %d, want %d", i, sum[i], n*v)
-						}
-					}
-					return nil
-				})
-			}
-		})
-	}
+				}
+				return nil
+			})
+		}
+	})
 }
 
 // TestSendRecvUngrouped: a ring of single calls; messages of a pair keep their order however
@@ -106,35 +103,32 @@ func TestUnmatchedSelfSend(t *testing.T) {
 // TestOneThreadManyRanks: all ranks of a communicator in one group on one thread, as
 // programs do that own several devices; and two communicators in one group.
 func TestOneThreadManyRanks(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			a, b := shimtest.NewWorld(t, 4), shimtest.NewWorld(t, 3)
-			mem := map[*shim.Comm][]float32{}
-			var calls []calls.Call
-			for _, w := range []*shimtest.World{a, b} {
-				for _, c := range w.Comms {
-					mem[c] = make([]float32, 5000)
-					for i := range mem[c] {
-						mem[c][i] = float32(i % 7)
-					}
-					calls = append(calls, shimtest.AllReduce(c, mem[c]), shimtest.AllReduce(c, mem[c]))
+	shimtest.OnTransports(t, []string{"inproc", "shm", "tcp"}, func(t *testing.T) {
+		a, b := shimtest.NewWorld(t, 4), shimtest.NewWorld(t, 3)
+		mem := map[*shim.Comm][]float32{}
+		var calls []calls.Call
+		for _, w := range []*shimtest.World{a, b} {
+			for _, c := range w.Comms {
+				mem[c] = make([]float32, 5000)
+				for i := range mem[c] {
+					mem[c][i] = float32(i % 7)
+				}
+				calls = append(calls, shimtest.AllReduce(c, mem[c]), shimtest.AllReduce(c, mem[c]))
+			}
+		}
+		errs := shimtest.Concurrently(t, 1, func(int) error { return shim.Run(calls) })
+		if errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		for c, m := range mem {
+			n := float32(c.Ranks)
+			for i := range m {
+				if want := n * n * float32(i%7); m[i] != want {
+					t.Fatalf("rank %d of %d: [%d] is %v, want %v", c.Rank, c.Ranks, i, m[i], want)
 				}
 			}
-			errs := shimtest.Concurrently(t, 1, func(int) error { return shim.Run(calls) })
-			if errs[0] != nil {
-				t.Fatal(errs[0])
-			}
-			for c, m := range mem {
-				n := float32(c.Ranks)
-				for i := range m {
-					if want := n * n * float32(i%7); m[i] != want {
-						t.Fatalf("rank %d of %d: [%d] is %v, want %v", c.Rank, c.Ranks, i, m[i], want)
-					}
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // TestTwoThreadsOneComm: calls of two threads on one communicator are taken one at a
@@ -161,20 +155,17 @@ func TestTwoThreadsOneComm(t *testing.T) {
 
 // TestSteadyStateAllocatesNothing: groups of shapes seen before, all ranks on one thread.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			w := shimtest.NewWorld(t, 2)
-			var group []calls.Call
-			var sent, got [2][]int32
-			for r, c := range w.Comms {
-				sent[r], got[r] = shimtest.Ramp(r, 3000), make([]int32, 3000)
-				group = append(group, shimtest.AllReduce(c, make([]float32, 3000)), shimtest.AllReduce(c, make([]float32, 3)),
-					shimtest.MessageInt32(calls.Send, c, 1-r, sent[r]), shimtest.MessageInt32(calls.Recv, c, 1-r, got[r]))
-			}
-			w.AllocatesNothing(t, group)
-		})
-	}
+	shimtest.OnTransports(t, []string{"inproc", "shm", "tcp"}, func(t *testing.T) {
+		w := shimtest.NewWorld(t, 2)
+		var group []calls.Call
+		var sent, got [2][]int32
+		for r, c := range w.Comms {
+			sent[r], got[r] = shimtest.Ramp(r, 3000), make([]int32, 3000)
+			group = append(group, shimtest.AllReduce(c, make([]float32, 3000)), shimtest.AllReduce(c, make([]float32, 3)),
+				shimtest.MessageInt32(calls.Send, c, 1-r, sent[r]), shimtest.MessageInt32(calls.Recv, c, 1-r, got[r]))
+		}
+		w.AllocatesNothing(t, group)
+	})
 }
 
 // TestGroupsInOppositeOrder: two threads of a rank group the same two communicators, each

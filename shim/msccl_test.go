@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -41,9 +42,7 @@ func TestMSCCLFiles(t *testing.T) {
 				for _, inPlace := range []bool{false, true} {
 					for _, count := range []int{1, 101} {
 						k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Count: count, InPlace: inPlace}
-						if err := k.Run(w, rng); err != nil {
-							t.Errorf("%v: %v", k, err)
-						}
+						assert.NoError(t, k.Run(w, rng))
 					}
 				}
 				for _, e := range session.Of(w.Comms[0]).Programs.Programs {
@@ -62,9 +61,7 @@ func TestMSCCLOtherRanks(t *testing.T) {
 	t.Setenv("LIGHTPATH_ALGORITHM", "allreduce:msccl:"+mscclFiles+"allreduce-ring-3.xml")
 	w := shimtest.NewWorld(t, 2)
 	k := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Int32, Count: 7}
-	if err := k.Run(w, rand.New(rand.NewPCG(3, 4))); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, k.Run(w, rand.New(rand.NewPCG(3, 4))))
 }
 
 // TestMSCCLFilesDiffer checks that ranks with different files refuse each other; the names of the files do not matter.

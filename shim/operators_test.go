@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/assert"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/shimtest"
@@ -26,9 +27,7 @@ func TestPreMulSum(t *testing.T) {
 						Kind: kind, Type: typ, Op: calls.OpPreMulSum, Root: n - 1, Count: count, InPlace: i%2 == 1,
 						Scalars: shimtest.Scalars(rng, typ, n),
 					}
-					if err := k.Run(w, rng); err != nil {
-						t.Errorf("%d ranks, %v: %v", n, k, err)
-					}
+					assert.NoError(t, k.Run(w, rng))
 				}
 			}
 		}

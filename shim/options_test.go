@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/exec"
+	"lightpath/internal/assert"
 	"lightpath/plans"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -41,9 +42,7 @@ func TestPlaneMask(t *testing.T) {
 	// Larger calls, which are cut.
 	k := shimtest.Collective{Kind: calls.AllToAll, Type: datatype.Float64, Count: 40000,
 		Options: calls.Options{Planes: 0b110}}
-	if err := k.Run(w, rand.New(rand.NewPCG(8, 8))); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, k.Run(w, rand.New(rand.NewPCG(8, 8))))
 }
 
 // TestOptionsDiffer: ranks that ask for different planes are told what both asked for.

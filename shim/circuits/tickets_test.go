@@ -147,9 +147,7 @@ func TestSmallerThanTheFabric(t *testing.T) {
 	for _, kind := range shimtest.OracleKinds {
 		k := shimtest.Collective{Kind: kind, Type: datatype.Int64, Count: 333, Root: 1}
 		for _, w := range []*shimtest.World{a, b} {
-			if err := k.Run(w, rng); err != nil {
-				t.Fatalf("%v: %v", k, err)
-			}
+			require.NoError(t, k.Run(w, rng))
 		}
 	}
 	shimtest.NoLosses(t, server)

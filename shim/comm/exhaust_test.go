@@ -240,33 +240,30 @@ func settledSize() (size uint64, err error) {
 
 // TestCreateDestroyLeavesNothing makes and frees many communicators, 10 000 in make test-long.
 func TestCreateDestroyLeavesNothing(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			cycle := func() { // nothing of the test's keeps the communicators
-				require.NoError(t, shimtest.RunRanks(2))
-			}
-			cycle() // a resource that the process makes once
-			before := shimtest.CountResources(t)
-			cycles := 70 // 210 in all
-			switch {
-			case testing.Short():
-				cycles = 10
-			case os.Getenv("LIGHTPATH_TEST_LONG") != "":
-				cycles = 3334
-			}
-			for range cycles {
-				cycle()
-			}
-			var after shimtest.Resources
-			if !shimtest.Eventually(func() bool {
-				after = shimtest.CountResources(t)
-				return after.Within(before) && after.Heap <= before.Heap+8
-			}) {
-				t.Errorf("before %+v, after %+v", before, after)
-			}
-		})
-	}
+	shimtest.OnTransports(t, []string{"inproc", "shm", "tcp"}, func(t *testing.T) {
+		cycle := func() { // nothing of the test's keeps the communicators
+			require.NoError(t, shimtest.RunRanks(2))
+		}
+		cycle() // a resource that the process makes once
+		before := shimtest.CountResources(t)
+		cycles := 70 // 210 in all
+		switch {
+		case testing.Short():
+			cycles = 10
+		case os.Getenv("LIGHTPATH_TEST_LONG") != "":
+			cycles = 3334
+		}
+		for range cycles {
+			cycle()
+		}
+		var after shimtest.Resources
+		if !shimtest.Eventually(func() bool {
+			after = shimtest.CountResources(t)
+			return after.Within(before) && after.Heap <= before.Heap+8
+		}) {
+			t.Errorf("before %+v, after %+v", before, after)
+		}
+	})
 }
 
 // TestFailedInitLeavesNothing: refused and timed out communicators too.

@@ -71,9 +71,7 @@ func TestCircuitsToOutside(t *testing.T) {
 		shimtest.NoErrors(t, errs)
 		for _, color := range []int{0, 1} {
 			half := shimtest.WorldOf(t, []*shim.Comm{halves.Children[color], halves.Children[color+2]})
-			if err := k.Run(half, rng); err != nil {
-				t.Fatalf("%v, colour %d: %v", k, color, err)
-			}
+			require.NoError(t, k.Run(half, rng))
 			if shimtest.ProgramsOnCircuits(half.Comms[0]) == 0 {
 				t.Errorf("%v, colour %d: not on circuits", k, color)
 			}

@@ -63,62 +63,59 @@ func newQuickWorld(t testing.TB, n int) *shimtest.World {
 
 // TestNonBlocking: one thread drives every rank, call by call.
 func TestNonBlocking(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			w := newQuickWorld(t, 3)
-			mem := [3][]float32{}
-			for r, c := range w.Comms {
-				mem[r] = []float32{float32(r), 1}
-				begun(t, shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}))
-				if r == 0 {
-					// No other rank has called yet, so it cannot have ended.
-					begun(t, c.State())
-					for name, err := range map[string]error{
-						"run":   shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}),
-						"check": calls.Check(new(shimtest.AllReduce(c, mem[r]))), "finalize": c.Finalize(),
-						"destroy": c.Destroy(), "suspend": c.Suspend(),
-						"split": second(shimtest.InitFrom(membership.Origin{Parent: c, How: membership.BySplit})),
-					} {
-						if result.Of(err) != result.InvalidArgument {
-							t.Errorf("%s of a communicator in use: %v", name, err)
-						}
+	shimtest.OnTransports(t, []string{"inproc", "shm", "tcp"}, func(t *testing.T) {
+		w := newQuickWorld(t, 3)
+		mem := [3][]float32{}
+		for r, c := range w.Comms {
+			mem[r] = []float32{float32(r), 1}
+			begun(t, shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}))
+			if r == 0 {
+				// No other rank has called yet, so it cannot have ended.
+				begun(t, c.State())
+				for name, err := range map[string]error{
+					"run":   shim.Run([]calls.Call{shimtest.AllReduce(c, mem[r])}),
+					"check": calls.Check(new(shimtest.AllReduce(c, mem[r]))), "finalize": c.Finalize(),
+					"destroy": c.Destroy(), "suspend": c.Suspend(),
+					"split": second(shimtest.InitFrom(membership.Origin{Parent: c, How: membership.BySplit})),
+				} {
+					if result.Of(err) != result.InvalidArgument {
+						t.Errorf("%s of a communicator in use: %v", name, err)
 					}
 				}
 			}
-			for r, c := range w.Comms {
-				require.NoError(t, finished(t, c))
-				if mem[r][0] != 3 || mem[r][1] != 3 {
-					t.Errorf("rank %d: %v", r, mem[r])
-				}
+		}
+		for r, c := range w.Comms {
+			require.NoError(t, finished(t, c))
+			if mem[r][0] != 3 || mem[r][1] != 3 {
+				t.Errorf("rank %d: %v", r, mem[r])
 			}
-			var children []*shim.Comm
-			for r, c := range w.Comms {
-				color := 0
-				if r == 1 {
-					color = membership.NoColor
-				}
-				comms, err := shim.Init([]shim.InitArgs{{From: &membership.Origin{Parent: c, How: membership.BySplit, Color: color},
-					NonBlocking: true}})
-				begun(t, err)
-				if (comms[0] == nil) != (r == 1) {
-					t.Fatalf("rank %d: child %v", r, comms[0])
-				}
-				if comms[0] != nil {
-					children = append(children, comms[0])
-				}
+		}
+		var children []*shim.Comm
+		for r, c := range w.Comms {
+			color := 0
+			if r == 1 {
+				color = membership.NoColor
 			}
-			for _, c := range slices.Concat(children, w.Comms) {
-				require.NoError(t, finished(t, c))
+			comms, err := shim.Init([]shim.InitArgs{{From: &membership.Origin{Parent: c, How: membership.BySplit, Color: color},
+				NonBlocking: true}})
+			begun(t, err)
+			if (comms[0] == nil) != (r == 1) {
+				t.Fatalf("rank %d: child %v", r, comms[0])
 			}
-			for _, c := range children {
-				begun(t, c.Finalize())
+			if comms[0] != nil {
+				children = append(children, comms[0])
 			}
-			for _, c := range children {
-				assert.NoError(t, errors.Join(finished(t, c), c.Destroy()))
-			}
-		})
-	}
+		}
+		for _, c := range slices.Concat(children, w.Comms) {
+			require.NoError(t, finished(t, c))
+		}
+		for _, c := range children {
+			begun(t, c.Finalize())
+		}
+		for _, c := range children {
+			assert.NoError(t, errors.Join(finished(t, c), c.Destroy()))
+		}
+	})
 }
 
 func second(_ *shim.Comm, err error) error { return err }

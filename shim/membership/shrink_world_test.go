@@ -15,31 +15,28 @@ import (
 )
 
 func TestShrink(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			w := shimtest.NewWorld(t, 5)
-			excluded := []int{3, 0} // rank 0, the parent's leader, too
-			left := shimtest.WorldOf(t, []*shim.Comm{w.Comms[1], w.Comms[2], w.Comms[4]})
-			f := left.Derive(membership.Origin{How: membership.ByShrink, Exclude: excluded})
-			for i, c := range f.Children {
-				if c.Rank != i || c.Ranks != 3 {
-					t.Errorf("rank %d of %d, want %d of 3", c.Rank, c.Ranks, i)
-				}
+	shimtest.OnTransports(t, []string{"inproc", "shm", "tcp"}, func(t *testing.T) {
+		w := shimtest.NewWorld(t, 5)
+		excluded := []int{3, 0} // rank 0, the parent's leader, too
+		left := shimtest.WorldOf(t, []*shim.Comm{w.Comms[1], w.Comms[2], w.Comms[4]})
+		f := left.Derive(membership.Origin{How: membership.ByShrink, Exclude: excluded})
+		for i, c := range f.Children {
+			if c.Rank != i || c.Ranks != 3 {
+				t.Errorf("rank %d of %d, want %d of 3", c.Rank, c.Ranks, i)
 			}
-			f.Must(shimtest.CheckSums)
-			w.Must(shimtest.CheckSums) // the parent is as it was
-			// Again from the same parent, and from a child.
-			f = left.Derive(membership.Origin{How: membership.ByShrink, Exclude: excluded})
-			f.Must(shimtest.CheckSums)
-			small := shimtest.WorldOf(t, f.Children[:2])
-			f = small.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{2}})
-			f.Must(shimtest.CheckSums)
-			one := shimtest.WorldOf(t, w.Comms[2:3])
-			f = one.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{0, 1, 3, 4}})
-			f.Must(shimtest.CheckSums)
-		})
-	}
+		}
+		f.Must(shimtest.CheckSums)
+		w.Must(shimtest.CheckSums) // the parent is as it was
+		// Again from the same parent, and from a child.
+		f = left.Derive(membership.Origin{How: membership.ByShrink, Exclude: excluded})
+		f.Must(shimtest.CheckSums)
+		small := shimtest.WorldOf(t, f.Children[:2])
+		f = small.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{2}})
+		f.Must(shimtest.CheckSums)
+		one := shimtest.WorldOf(t, w.Comms[2:3])
+		f = one.Derive(membership.Origin{How: membership.ByShrink, Exclude: []int{0, 1, 3, 4}})
+		f.Must(shimtest.CheckSums)
+	})
 }
 
 // TestShrinkDisagree: different lists are refused by name, and the same call can be made again.

@@ -17,35 +17,32 @@ import (
 
 // TestSplit: ranks by colour, in the order of keys and then of ranks; nothing without a colour.
 func TestSplit(t *testing.T) {
-	for _, transport := range []string{"inproc", "shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			w := shimtest.NewWorld(t, 6)
-			color := []int{0, 7, 0, membership.NoColor, 7, 0}
-			key := []int{5, 0, -1, 0, 0, 5}
-			want := [][2]int{{1, 3}, {0, 2}, {0, 3}, {-1, -1}, {1, 2}, {2, 3}} // rank and ranks
-			f, errs := w.InitFrom(func(c *shim.Comm) membership.Origin {
-				return membership.Origin{Parent: c, How: membership.BySplit, Color: color[c.Rank], Key: key[c.Rank]}
-			})
-			shimtest.NoErrors(t, errs)
-			for r, c := range f.Children {
-				if c == nil {
-					if want[r][0] != -1 {
-						t.Errorf("rank %d got nothing", r)
-					}
-					continue
-				}
-				if got := [2]int{c.Rank, c.Ranks}; got != want[r] || c.Device != r {
-					t.Errorf("rank %d is %v, want %v; device %d", r, got, want[r], c.Device)
-				}
-			}
-			f.Must(shimtest.CheckSums)
-			w.Must(shimtest.CheckSums)
-			// Parent and children are independent: each outlives the other.
-			w.Destroy()
-			f.Must(shimtest.CheckSums)
+	shimtest.OnTransports(t, []string{"inproc", "shm", "tcp"}, func(t *testing.T) {
+		w := shimtest.NewWorld(t, 6)
+		color := []int{0, 7, 0, membership.NoColor, 7, 0}
+		key := []int{5, 0, -1, 0, 0, 5}
+		want := [][2]int{{1, 3}, {0, 2}, {0, 3}, {-1, -1}, {1, 2}, {2, 3}} // rank and ranks
+		f, errs := w.InitFrom(func(c *shim.Comm) membership.Origin {
+			return membership.Origin{Parent: c, How: membership.BySplit, Color: color[c.Rank], Key: key[c.Rank]}
 		})
-	}
+		shimtest.NoErrors(t, errs)
+		for r, c := range f.Children {
+			if c == nil {
+				if want[r][0] != -1 {
+					t.Errorf("rank %d got nothing", r)
+				}
+				continue
+			}
+			if got := [2]int{c.Rank, c.Ranks}; got != want[r] || c.Device != r {
+				t.Errorf("rank %d is %v, want %v; device %d", r, got, want[r], c.Device)
+			}
+		}
+		f.Must(shimtest.CheckSums)
+		w.Must(shimtest.CheckSums)
+		// Parent and children are independent: each outlives the other.
+		w.Destroy()
+		f.Must(shimtest.CheckSums)
+	})
 }
 
 // TestSplitInOneGroup: one thread drives all ranks, and makes several children at once.

@@ -101,91 +101,85 @@ func fillFrom(rng *rand.Rand, b []byte) {
 
 // TestOneSidedOrder checks that a rank that has seen n signals of a peer sees all data sent before them, on every path.
 func TestOneSidedOrder(t *testing.T) {
-	for _, transport := range []string{"shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			const rounds, slots = 400, 64
-			w := newSideWorld(t, 2, 1<<16, func(r int) bool { return true })
-			// A second window, which can only be written by messages.
-			second := shimtest.WindowMemory(t, 1<<16, false)
-			var handles [2]uint64
-			for r, c := range w.Comms {
-				mem := [][]byte{shimtest.WindowMemory(t, 1<<16, false), second}[r]
-				var err error
-				if handles[r], err = shim.Register(c, unsafe.Pointer(unsafe.SliceData(mem)), 1<<16, true, 0); err != nil {
-					t.Fatal(err)
-				}
+	shimtest.OnTransports(t, []string{"shm", "tcp"}, func(t *testing.T) {
+		const rounds, slots = 400, 64
+		w := newSideWorld(t, 2, 1<<16, func(r int) bool { return true })
+		// A second window, which can only be written by messages.
+		second := shimtest.WindowMemory(t, 1<<16, false)
+		var handles [2]uint64
+		for r, c := range w.Comms {
+			mem := [][]byte{shimtest.WindowMemory(t, 1<<16, false), second}[r]
+			var err error
+			if handles[r], err = shim.Register(c, unsafe.Pointer(unsafe.SliceData(mem)), 1<<16, true, 0); err != nil {
+				t.Fatal(err)
 			}
-			w.Must(func(c *shim.Comm) error {
-				for i := range rounds {
-					if c.Rank == 0 {
-						data := []byte{byte(i), byte(i >> 8)}
-						p := w.Put(c, 1, uint64(i%slots*1000), data)
-						if i%3 == 1 {
-							p.Window = handles[0]
-						}
-						if err := shim.Run([]calls.Call{p}); err != nil {
-							return err
-						}
-						if i%slots == slots-1 {
-							if err := shim.Run([]calls.Call{shimtest.SignalsFrom(c, 1, 1)}); err != nil {
-								return err
-							}
-						}
-						continue
+		}
+		w.Must(func(c *shim.Comm) error {
+			for i := range rounds {
+				if c.Rank == 0 {
+					data := []byte{byte(i), byte(i >> 8)}
+					p := w.Put(c, 1, uint64(i%slots*1000), data)
+					if i%3 == 1 {
+						p.Window = handles[0]
 					}
-					if err := shim.Run([]calls.Call{shimtest.SignalsFrom(c, 0, 1)}); err != nil {
+					if err := shim.Run([]calls.Call{p}); err != nil {
 						return err
 					}
-					from := w.Mem[1]
-					if i%3 == 1 {
-						from = second
-					}
-					if got := int(from[i%slots*1000]) | int(from[i%slots*1000+1])<<8; got != i {
-						return fmt.Errorf("signal %d came with %d", i, got)
-					}
 					if i%slots == slots-1 {
-						if err := shim.Run([]calls.Call{shimtest.SignalTo(c, 0)}); err != nil {
+						if err := shim.Run([]calls.Call{shimtest.SignalsFrom(c, 1, 1)}); err != nil {
 							return err
 						}
 					}
+					continue
 				}
-				return nil
-			})
+				if err := shim.Run([]calls.Call{shimtest.SignalsFrom(c, 0, 1)}); err != nil {
+					return err
+				}
+				from := w.Mem[1]
+				if i%3 == 1 {
+					from = second
+				}
+				if got := int(from[i%slots*1000]) | int(from[i%slots*1000+1])<<8; got != i {
+					return fmt.Errorf("signal %d came with %d", i, got)
+				}
+				if i%slots == slots-1 {
+					if err := shim.Run([]calls.Call{shimtest.SignalTo(c, 0)}); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
 		})
-	}
+	})
 }
 
 // TestOneSidedFromOneThread: a thread that drives all ranks groups their calls, waits before the
 // signals that they wait for; collectives of the group come after.
 func TestOneSidedFromOneThread(t *testing.T) {
-	for _, transport := range []string{"shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			const n = 3
-			w := newSideWorld(t, n, 4096, func(int) bool { return true })
-			var group, own, puts []calls.Call
-			out := make([][]byte, n)
-			for r, c := range w.Comms {
-				out[r] = make([]byte, 1)
-				own = append(own, shimtest.SignalTo(c, r), shimtest.SignalTo(c, r))
-				puts = append(puts, w.Put(c, (r+n-1)%n, 0, []byte{byte(10 + r)}))
-				group = append(group, calls.Call{
-					Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1,
-					Send: unsafe.Pointer(unsafe.SliceData(w.Mem[r])), Recv: unsafe.Pointer(unsafe.SliceData(out[r])),
-				}, shimtest.SignalsFrom(c, (r+1)%n, 1), shimtest.SignalsFrom(c, r, 2))
+	shimtest.OnTransports(t, []string{"shm", "tcp"}, func(t *testing.T) {
+		const n = 3
+		w := newSideWorld(t, n, 4096, func(int) bool { return true })
+		var group, own, puts []calls.Call
+		out := make([][]byte, n)
+		for r, c := range w.Comms {
+			out[r] = make([]byte, 1)
+			own = append(own, shimtest.SignalTo(c, r), shimtest.SignalTo(c, r))
+			puts = append(puts, w.Put(c, (r+n-1)%n, 0, []byte{byte(10 + r)}))
+			group = append(group, calls.Call{
+				Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 1,
+				Send: unsafe.Pointer(unsafe.SliceData(w.Mem[r])), Recv: unsafe.Pointer(unsafe.SliceData(out[r])),
+			}, shimtest.SignalsFrom(c, (r+1)%n, 1), shimtest.SignalsFrom(c, r, 2))
+		}
+		// In the order of a rank's calls: its signals before it waits for them. The last rank puts when
+		// it has waited, for which the others must have gone on.
+		require.NoError(t, shim.Run(own))
+		require.NoError(t, shim.Run(append(append(puts[:n-1:n-1], group...), puts[n-1])))
+		for r := range out {
+			if out[r][0] != 10+11+12 {
+				t.Errorf("rank %d: %d", r, out[r][0])
 			}
-			// In the order of a rank's calls: its signals before it waits for them. The last rank puts when
-			// it has waited, for which the others must have gone on.
-			require.NoError(t, shim.Run(own))
-			require.NoError(t, shim.Run(append(append(puts[:n-1:n-1], group...), puts[n-1])))
-			for r := range out {
-				if out[r][0] != 10+11+12 {
-					t.Errorf("rank %d: %d", r, out[r][0])
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // TestOneSidedRefused checks that a bad call is refused before it has an effect.
@@ -242,62 +236,56 @@ func TestOneSidedBadBuffer(t *testing.T) {
 // TestOneSidedWindowsComeLateAndGo: a put waits for the registration of its window; one that is gone
 // is refused; memory that is written to is not given back before.
 func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
-	for _, transport := range []string{"shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			const size = 1 << 20
-			w := &shimtest.WindowWorld{Mem: [][]byte{shimtest.WindowMemory(t, size, true), shimtest.WindowMemory(t, size, true)},
-				Handles: make([]uint64, 2)}
-			w.World = shimtest.NewWorld(t, 2)
-			w.Handles[0] = w.Register(w.Comms[0])
-			data := bytes.Repeat([]byte{7}, size)
-			put := make(chan error, 1)
-			go func() { put <- shim.Run([]calls.Call{w.Put(w.Comms[0], 1, 0, data)}) }()
-			select {
-			case err := <-put:
-				t.Fatalf("put to a window that is not there: %v", err)
-			case <-time.After(20 * time.Millisecond):
-			}
-			w.Handles[1] = w.Register(w.Comms[1])
-			require.NoError(t, shim.Run([]calls.Call{shimtest.SignalsFrom(w.Comms[1], 0, 1)}))
-			if err := <-put; err != nil || !bytes.Equal(w.Mem[1], data) {
-				t.Fatalf("put: %v", err)
-			}
-			// The next window is gone when it is first written to.
-			w.Handles = []uint64{w.Register(w.Comms[0]), w.Register(w.Comms[1])}
-			if _, err := shim.Registered(w.Comms[1], w.Handles[1], true, true); err != nil {
-				t.Fatal(err)
-			}
-			shimtest.WantError(t, shim.Run([]calls.Call{w.Put(w.Comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage,
-				"rank 1 has deregistered its window number 1")
-		})
-	}
+	shimtest.OnTransports(t, []string{"shm", "tcp"}, func(t *testing.T) {
+		const size = 1 << 20
+		w := &shimtest.WindowWorld{Mem: [][]byte{shimtest.WindowMemory(t, size, true), shimtest.WindowMemory(t, size, true)},
+			Handles: make([]uint64, 2)}
+		w.World = shimtest.NewWorld(t, 2)
+		w.Handles[0] = w.Register(w.Comms[0])
+		data := bytes.Repeat([]byte{7}, size)
+		put := make(chan error, 1)
+		go func() { put <- shim.Run([]calls.Call{w.Put(w.Comms[0], 1, 0, data)}) }()
+		select {
+		case err := <-put:
+			t.Fatalf("put to a window that is not there: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		w.Handles[1] = w.Register(w.Comms[1])
+		require.NoError(t, shim.Run([]calls.Call{shimtest.SignalsFrom(w.Comms[1], 0, 1)}))
+		if err := <-put; err != nil || !bytes.Equal(w.Mem[1], data) {
+			t.Fatalf("put: %v", err)
+		}
+		// The next window is gone when it is first written to.
+		w.Handles = []uint64{w.Register(w.Comms[0]), w.Register(w.Comms[1])}
+		if _, err := shim.Registered(w.Comms[1], w.Handles[1], true, true); err != nil {
+			t.Fatal(err)
+		}
+		shimtest.WantError(t, shim.Run([]calls.Call{w.Put(w.Comms[0], 1, 0, data)}), errdefs.ErrInvalidUsage,
+			"rank 1 has deregistered its window number 1")
+	})
 }
 
 // TestOneSidedAbort checks that a wait for signals, or for a window, ends with the communicator.
 func TestOneSidedAbort(t *testing.T) {
-	for _, transport := range []string{"shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			w := newSideWorld(t, 3, 4096, func(int) bool { return true })
-			w.Handles[0] = w.Register(w.Comms[0]) // which the others have not
-			waiting := make(chan error, 2)
-			var begun sync.WaitGroup
-			for _, call := range []calls.Call{w.Put(w.Comms[0], 1, 0, make([]byte, 8)), shimtest.SignalsFrom(w.Comms[1], 0, 1)} {
-				begun.Add(1)
-				go func() {
-					begun.Done()
-					waiting <- shim.Run([]calls.Call{call})
-				}()
-			}
-			begun.Wait()
-			time.Sleep(20 * time.Millisecond)
-			require.NoError(t, w.Comms[2].Abort())
-			for range 2 {
-				shimtest.WantError(t, <-waiting, errdefs.ErrAborted, "rank 2")
-			}
-		})
-	}
+	shimtest.OnTransports(t, []string{"shm", "tcp"}, func(t *testing.T) {
+		w := newSideWorld(t, 3, 4096, func(int) bool { return true })
+		w.Handles[0] = w.Register(w.Comms[0]) // which the others have not
+		waiting := make(chan error, 2)
+		var begun sync.WaitGroup
+		for _, call := range []calls.Call{w.Put(w.Comms[0], 1, 0, make([]byte, 8)), shimtest.SignalsFrom(w.Comms[1], 0, 1)} {
+			begun.Add(1)
+			go func() {
+				begun.Done()
+				waiting <- shim.Run([]calls.Call{call})
+			}()
+		}
+		begun.Wait()
+		time.Sleep(20 * time.Millisecond)
+		require.NoError(t, w.Comms[2].Abort())
+		for range 2 {
+			shimtest.WantError(t, <-waiting, errdefs.ErrAborted, "rank 2")
+		}
+	})
 }
 
 // TestOneSidedIsSeen checks that the status and the flight recorder show waits for signals, with their ranks, and puts.

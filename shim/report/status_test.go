@@ -58,33 +58,30 @@ func TestStatusNamesStoppedRank(t *testing.T) {
 // TestStatusNamesRankElsewhere: a rank that has not made the call, and one in another, are named
 // before the communicator fails.
 func TestStatusNamesRankElsewhere(t *testing.T) {
-	for _, transport := range []string{"shm", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			dir := shimtest.UseStatusDir(t)
-			w := shimtest.NewWorld(t, 3)
-			w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
-			done := make(chan []error, 1)
-			proceed := make(chan struct{})
-			go func() {
-				done <- w.Each(func(c *shim.Comm) error {
-					if c.Rank == 1 {
-						<-proceed
-					}
-					return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))})
-				})
-			}()
-			c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
-			assert.Contains(t, c.Diagnosis, "everybody else waits for rank 1 (", "which has made no call for ",
-				" since AllReduce #1", "in AllReduce #2")
-			close(proceed)
-			shimtest.NoErrors(t, <-done)
-			c = shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
-			if n := c.Ranks[1].Counts["AllReduce"]; n != 2 || c.Ranks[1].Collectives != 2 {
-				t.Errorf("counted %d", n)
-			}
-		})
-	}
+	shimtest.OnTransports(t, []string{"shm", "tcp"}, func(t *testing.T) {
+		dir := shimtest.UseStatusDir(t)
+		w := shimtest.NewWorld(t, 3)
+		w.Must(func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))}) })
+		done := make(chan []error, 1)
+		proceed := make(chan struct{})
+		go func() {
+			done <- w.Each(func(c *shim.Comm) error {
+				if c.Rank == 1 {
+					<-proceed
+				}
+				return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 10))})
+			})
+		}()
+		c := shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Waiting })
+		assert.Contains(t, c.Diagnosis, "everybody else waits for rank 1 (", "which has made no call for ",
+			" since AllReduce #1", "in AllReduce #2")
+		close(proceed)
+		shimtest.NoErrors(t, <-done)
+		c = shimtest.AwaitStatus(t, dir, func(c *status.Comm) bool { return c.State == status.Healthy })
+		if n := c.Ranks[1].Counts["AllReduce"]; n != 2 || c.Ranks[1].Collectives != 2 {
+			t.Errorf("counted %d", n)
+		}
+	})
 }
 
 // TestStatusOfWhatIsMade checks that a communicator names its missing ranks while it is being made.

@@ -229,13 +229,16 @@ func (d *Operation) Run(w *World, delay func(rank int) time.Duration) error {
 // NoDelay is the delay of ranks that call at once.
 func NoDelay(int) time.Duration { return 0 }
 
-// Run makes the call on every rank of w and compares the results with the oracle.
+// Run makes the call on every rank of w and compares the results with the oracle. Errors begin with the call.
 func (k Collective) Run(w *World, rng *rand.Rand) error {
 	d, err := k.Prepare(w, rng)
-	if err != nil {
-		return err
+	if err == nil {
+		err = d.Run(w, NoDelay)
 	}
-	return d.Run(w, NoDelay)
+	if err != nil {
+		return fmt.Errorf("%v: %w", k, err)
+	}
+	return nil
 }
 
 // Prepare makes the buffers and calls of all ranks of w and asks the oracle for the results.

@@ -21,9 +21,7 @@ func (w *World) RunAll(t *testing.T, rng *rand.Rand, count int) {
 	for _, kind := range OracleKinds {
 		k := Collective{Kind: kind, Type: datatype.Float32, Op: datatype.Sum, Count: count, Root: rng.IntN(len(w.Comms)),
 			InPlace: rng.IntN(2) == 0}
-		if err := k.Run(w, rng); err != nil {
-			t.Fatalf("%v: %v", k, err)
-		}
+		require.NoError(t, k.Run(w, rng))
 	}
 }
 
@@ -79,6 +77,17 @@ func NewWorldAt(t testing.TB, ports ...int) *World {
 	}))
 	t.Cleanup(w.Destroy)
 	return w
+}
+
+// OnTransports runs f as a subtest for each transport, which it sets.
+func OnTransports(t *testing.T, transports []string, f func(t *testing.T)) {
+	t.Helper()
+	for _, transport := range transports {
+		t.Run(transport, func(t *testing.T) {
+			t.Setenv("LIGHTPATH_TRANSPORT", transport)
+			f(t)
+		})
+	}
 }
 
 // Destroy destroys the communicators that live, and waits until all have released what they hold.

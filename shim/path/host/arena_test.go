@@ -28,9 +28,7 @@ func TestArenaIsUsed(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
 	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllToAll, calls.AllReduce} {
-		if err := (shimtest.Collective{Kind: kind, Type: datatype.Int32, Count: 777}).Run(w, rng); err != nil {
-			t.Errorf("%v: %v", kind, err)
-		}
+		assert.NoError(t, (shimtest.Collective{Kind: kind, Type: datatype.Int32, Count: 777}).Run(w, rng))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/assert"
+	"lightpath/internal/require"
 	"lightpath/shim/calls"
 	"lightpath/shim/shimtest"
 )
@@ -31,9 +33,7 @@ func TestOracle(t *testing.T) {
 							Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 							Root: rng.IntN(n), Count: size, InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
 						}
-						if err := k.Run(w, rng); err != nil {
-							t.Fatalf("%v: %v", k, err)
-						}
+						require.NoError(t, k.Run(w, rng))
 					}
 				}
 			})
@@ -51,9 +51,7 @@ func TestEveryTypeAndOperator(t *testing.T) {
 		for typ := range datatype.NumTypes {
 			for op := range datatype.NumOps {
 				k := shimtest.Collective{Kind: kind, Type: typ, Op: op, Root: 1, Count: 40009, InPlace: op%2 == 1}
-				if err := k.Run(w, rng); err != nil {
-					t.Errorf("%v: %v", k, err)
-				}
+				assert.NoError(t, k.Run(w, rng))
 			}
 		}
 	}
@@ -75,9 +73,7 @@ func TestEveryAlgorithm(t *testing.T) {
 				w := shimtest.NewWorld(t, 4)
 				for _, inPlace := range []bool{false, true} {
 					k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Root: 2, Count: 101, InPlace: inPlace}
-					if err := k.Run(w, rng); err != nil {
-						t.Errorf("%v: %v", k, err)
-					}
+					assert.NoError(t, k.Run(w, rng))
 				}
 			})
 		}

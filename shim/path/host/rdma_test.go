@@ -43,9 +43,7 @@ func TestOracleRDMA(t *testing.T) {
 						Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 						Root: rng.IntN(c.ranks), Count: size, InPlace: rng.IntN(3) == 0,
 					}
-					if err := k.Run(w, rng); err != nil {
-						t.Fatalf("%v: %v", k, err)
-					}
+					require.NoError(t, k.Run(w, rng))
 				}
 			}
 			w.Destroy()

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/collectives/datatype"
 	"lightpath/internal/assert"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/shimtest"
@@ -101,9 +102,7 @@ func TestRegionsOracle(t *testing.T) {
 							Kind: kind, Type: datatype.Int32, Op: datatype.Op(rng.IntN(4)), Root: 0, Count: count, InPlace: i%2 == 1,
 							Skew: 4 * (i / 2), Memory: m.room,
 						}
-						if err := k.Run(w, rng); err != nil {
-							t.Fatalf("%v: %v", k, err)
-						}
+						require.NoError(t, k.Run(w, rng))
 					}
 				}
 			}

@@ -64,9 +64,7 @@ func TestMispredictions(t *testing.T) {
 	small := shimtest.Collective{Kind: calls.AllReduce, Type: datatype.Float32, Count: 20001}
 	run := func(k shimtest.Collective) {
 		t.Helper()
-		if err := k.Run(w, rng); err != nil {
-			t.Fatalf("%+v: %v", k, err)
-		}
+		require.NoError(t, k.Run(w, rng))
 	}
 	deadline := time.Now().Add(40 * time.Second)
 	missed := func() bool { _, misses := l.Predictions(); return misses >= 10 }

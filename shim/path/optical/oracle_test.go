@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim/calls"
 	"lightpath/shim/path/optical"
 	"lightpath/shim/shimtest"
@@ -38,9 +39,7 @@ func TestOpticalOracle(t *testing.T) {
 						Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 						Root: rng.IntN(c.n), Count: size, InPlace: rng.IntN(3) == 0,
 					}
-					if err := k.Run(w, rng); err != nil {
-						t.Fatalf("%v: %v", k, err)
-					}
+					require.NoError(t, k.Run(w, rng))
 				}
 			}
 			shimtest.NoLosses(t, server)
@@ -66,9 +65,7 @@ func TestMixedSteps(t *testing.T) {
 				for _, kind := range []calls.Kind{calls.AllToAll, calls.AllReduce, calls.AllGather, calls.ReduceScatter} {
 					k := shimtest.Collective{Kind: kind, Type: datatype.Int32, Op: datatype.Sum, Count: size,
 						InPlace: rng.IntN(2) == 0}
-					if err := k.Run(w, rng); err != nil {
-						t.Fatalf("%v: %v", k, err)
-					}
+					require.NoError(t, k.Run(w, rng))
 				}
 			}
 			if n := len(optical.Of(w.Comms[0]).Packet); n > 0 {

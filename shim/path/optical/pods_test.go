@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/plans/fabric"
 	"lightpath/shim/session"
 	"lightpath/shim/shimtest"
@@ -34,9 +35,7 @@ func TestPodsOracle(t *testing.T) {
 						Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
 						Root: rng.IntN(n), Count: size, InPlace: rng.IntN(3) == 0,
 					}
-					if err := k.Run(w, rng); err != nil {
-						t.Fatalf("%v: %v", k, err)
-					}
+					require.NoError(t, k.Run(w, rng))
 				}
 			}
 			shimtest.NoLosses(t, server)

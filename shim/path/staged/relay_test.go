@@ -50,38 +50,35 @@ func message(g *shimtest.GPUs, c *shim.Comm, kind calls.Kind, peer int, at unsaf
 // TestMessagesMoveByThemselves: a rank sends and receives in one group, and the other end makes the same calls one
 // after another. Later messages depend on earlier ones, in part through a third rank.
 func TestMessagesMoveByThemselves(t *testing.T) {
-	for _, transport := range []string{"inproc", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			t.Setenv("LIGHTPATH_TRANSPORT", transport)
-			t.Setenv("LIGHTPATH_STAGING", "64K")
-			t.Setenv("LIGHTPATH_PLANES", "2")
-			g := shimtest.UseGPUs(t, 3, 1)
-			w := shimtest.NewWorld(t, 3)
-			var sent, got [3]unsafe.Pointer
-			for r := range 3 {
-				sent[r], got[r] = bytesOn(g, r, r, relayed), g.Memory(r, relayed)
+	shimtest.OnTransports(t, []string{"inproc", "tcp"}, func(t *testing.T) {
+		t.Setenv("LIGHTPATH_STAGING", "64K")
+		t.Setenv("LIGHTPATH_PLANES", "2")
+		g := shimtest.UseGPUs(t, 3, 1)
+		w := shimtest.NewWorld(t, 3)
+		var sent, got [3]unsafe.Pointer
+		for r := range 3 {
+			sent[r], got[r] = bytesOn(g, r, r, relayed), g.Memory(r, relayed)
+		}
+		// 0 sends to 1, which passes on to 2, which then sends to 0: all but the first one by one.
+		w.Must(func(c *shim.Comm) error {
+			groups := map[int][][]calls.Call{
+				0: {{message(g, c, calls.Recv, 2, got[0], relayed), message(g, c, calls.Send, 1, sent[0], relayed)}},
+				1: {{message(g, c, calls.Recv, 0, got[1], relayed)}, {message(g, c, calls.Send, 2, got[1], relayed)}},
+				2: {{message(g, c, calls.Recv, 1, got[2], relayed)}, {message(g, c, calls.Send, 0, got[2], relayed)}},
 			}
-			// 0 sends to 1, which passes on to 2, which then sends to 0: all but the first one by one.
-			w.Must(func(c *shim.Comm) error {
-				groups := map[int][][]calls.Call{
-					0: {{message(g, c, calls.Recv, 2, got[0], relayed), message(g, c, calls.Send, 1, sent[0], relayed)}},
-					1: {{message(g, c, calls.Recv, 0, got[1], relayed)}, {message(g, c, calls.Send, 2, got[1], relayed)}},
-					2: {{message(g, c, calls.Recv, 1, got[2], relayed)}, {message(g, c, calls.Send, 0, got[2], relayed)}},
-				}
-				for _, group := range groups[c.Rank] {
-					if err := shim.Run(group); err != nil {
-						return err
-					}
-				}
-				return g.SynchronizeRank(c.Rank)
-			})
-			for r := range 3 {
-				if err := alike(g, got[r], sent[0], relayed); err != nil {
-					t.Errorf("rank %d: %v", r, err)
+			for _, group := range groups[c.Rank] {
+				if err := shim.Run(group); err != nil {
+					return err
 				}
 			}
+			return g.SynchronizeRank(c.Rank)
 		})
-	}
+		for r := range 3 {
+			if err := alike(g, got[r], sent[0], relayed); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	})
 }
 
 // exchangeAll sends from each rank to each, itself too, several messages per pair.
