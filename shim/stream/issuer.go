@@ -158,6 +158,16 @@ func (in *Issuer) Of(call *calls.Call) (*Scripted, error) {
 	return e, nil
 }
 
+// HasScript reports whether a checked call has a script. The result depends only on the shape and on values that all
+// ranks share, not on memory or streams. The first call of a shape may wait for its plan.
+func (in *Issuer) HasScript(call *calls.Call) (bool, error) {
+	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Count == 0 {
+		return false, nil
+	}
+	e, err := in.Of(call)
+	return err == nil && e.Script != nil, err
+}
+
 // make makes the script of a shape. If a shape has none, the log says why.
 func (in *Issuer) make(s calls.Shape) (*Scripted, error) {
 	c := in.c

@@ -26,8 +26,6 @@ type wire struct {
 	peers device.Peers
 }
 
-var slot = comm.NewSlot[wire]()
-
 // Attach makes another library execute collectives on streams, for communicators that this process has just made.
 // LIGHTPATH_FALLBACK must request it, and there must be plans or chosen algorithms. All processes of a communicator
 // call Attach; either all ranks use the library, or none.
@@ -46,7 +44,6 @@ func Attach(comms []*comm.Core, lib Library) error {
 		w.peers, _ = device.Active().(device.Peers)
 		w.in = stream.NewIssuer(c, stream.Options{Wire: w, Lanes: lanes, Name: "interposed",
 			Without: "passed to the other library"})
-		slot.Set(c, w)
 		able = append(able, w)
 	}
 	if len(able) == 0 {
@@ -77,7 +74,6 @@ func Attach(comms []*comm.Core, lib Library) error {
 			go w.in.Watch()
 		} else {
 			c.Log.Warn("rank %d: calls on streams are not interposed: %v", c.Rank, failure)
-			slot.Set(c, nil)
 			w.in.Abandon()
 		}
 	}
@@ -194,27 +190,22 @@ func laneName(c *comm.Core, j int) string {
 	return "lightpath"
 }
 
-// Executes reports whether the other library executes a call on a stream, and prepares its script. The result depends
-// only on the call and on values that all ranks share. The first call of a shape may wait for its plan. An error is the
-// error of the call.
+// Executes reports whether the other library executes a call on a stream, and prepares its script, as
+// [stream.Issuer.HasScript] does. An error is the error of the call.
 func Executes(call *calls.Call) (bool, error) {
-	if call.Comm == nil || slot.Of(call.Comm) == nil {
+	if call.Comm == nil || !calls.FactsOf(call.Comm).Foreign {
 		return false, nil
 	}
 	if err := calls.Check(call); err != nil {
 		return false, err
 	}
-	if call.Kind >= calls.NumKinds || call.Kind.P2P() || call.Count == 0 {
-		return false, nil
-	}
-	e, err := slot.Of(call.Comm).in.Of(call)
-	return err == nil && e.Script != nil, err
+	return stream.IssuerOf(call.Comm).HasScript(call)
 }
 
 // Run puts calls that the other library executes on their streams, one after another. It does not wait for them.
 func Run(group []calls.Call) error {
 	for i := range group {
-		in := slot.Of(group[i].Comm).in
+		in := stream.IssuerOf(group[i].Comm)
 		e, err := in.Of(&group[i])
 		if err != nil {
 			return err

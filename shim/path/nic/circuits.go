@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 
-	"lightpath/collectives/program"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/plans"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/settings"
-	"lightpath/shim/stream"
 )
 
 // This file has the path over planes whose circuits switch. Collectives with plans run there as crossings; all other
@@ -32,14 +30,13 @@ func whyNotOverCircuits(cfg *settings.Config, kind plans.CircuitKind, overRDMA b
 	return ""
 }
 
-// HasScript reports whether the call has a plan that runs on streams. The result depends only on the shape, not on
-// memory or streams, so it is the same on all ranks. The first call of a shape waits for the leader's answer.
+// HasScript is [stream.Issuer.HasScript] for a communicator over circuits. Calls that request a plan or planes have no
+// script.
 func HasScript(c *calls.Call) (bool, error) {
-	if c.Kind >= calls.NumKinds || c.Kind.P2P() || c.Count == 0 || c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
+	if c.Options.Planes != 0 || c.Options.Plan.Digits != 0 {
 		return false, nil
 	}
-	e, err := slot.Of(c.Comm).in.Of(c)
-	return err == nil && e.Script != nil, err
+	return slot.Of(c.Comm).in.HasScript(c)
 }
 
 // withEpoch adds the plane's epoch to the error of a queue pair.
@@ -57,15 +54,4 @@ func (x *Path) epochText(plane int) string {
 		return ""
 	}
 	return fmt.Sprintf(", epoch %d", circuits.Of(x.c).Controller.State(plane).Epoch)
-}
-
-// crossed puts a collective on its stream as a crossing. Each run of the crossing appears in the flight recorder.
-func (x *Path) crossed(e *stream.Scripted, call *calls.Call, sh *calls.Shape) error {
-	x.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
-	x.nextNumber()
-	if err := x.in.Issue(e, call); err != nil {
-		return err
-	}
-	x.calls++
-	return nil
 }

@@ -116,16 +116,13 @@ func (x *Path) collective(call *calls.Call) error {
 	if err != nil {
 		return err
 	}
-	if x.circuits {
-		return x.crossed(e, call, &sh)
-	}
 	x.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
 	x.nextNumber()
 	if err := x.in.Issue(e, call); err != nil {
 		return err
 	}
 	x.calls++
-	if x.capture.ID == 0 { // otherwise record records its replays
+	if x.capture.ID == 0 && !x.circuits { // otherwise replays and crossings are recorded, each as it runs
 		x.launched(recorder.Of(x.c).Add(x.calls, &sh, e.Entry))
 	}
 	return nil
