@@ -56,10 +56,9 @@ type crossingLane struct {
 
 // crossings holds the crossings of a communicator.
 type crossings struct {
-	words       memory.Pinned
-	seq         []uint32 // by lane, the word's value after the last crossing
-	idle        []*crossing
-	outstanding atomic.Int64 // crossings that are signalled or about to be, and have not run
+	words memory.Pinned
+	seq   []uint32 // by lane, the word's value after the last crossing
+	idle  []*crossing
 }
 
 func (cs *crossings) setUp(lanes int) { cs.seq = make([]uint32, lanes) }
@@ -73,7 +72,7 @@ func wordsOf(lanes int) (memory.Pinned, error) {
 	return r, err
 }
 
-// take returns a crossing for a script that is about to be put on streams. The caller holds Mu.
+// take returns a crossing for a script that is about to be put on streams. The caller holds Device.Mu.
 func (in *Issuer) take(l *Launch) (x *crossing, err error) {
 	cs := &in.cross
 	captured := l.Capture.ID != 0
@@ -152,11 +151,11 @@ func (x *crossing) begin(s device.Stream) error {
 		return nil
 	}
 	if !x.graph {
-		x.in.cross.outstanding.Add(1) // count first: the crossing may run at once
+		Of(x.in.c).Outstanding.Add(1) // count first: the crossing may run at once
 	}
 	err := device.Active().Signal(s, x.token.Part(partBegin))
 	if err != nil && !x.graph {
-		x.in.cross.outstanding.Add(-1)
+		Of(x.in.c).Outstanding.Add(-1)
 	}
 	return err
 }
@@ -239,12 +238,13 @@ func (x *crossing) run() {
 	if x.graph {
 		return
 	}
+	d := Of(c)
 	if !failed {
-		x.in.Mu.Lock()
+		d.Mu.Lock()
 		x.in.cross.idle = append(x.in.cross.idle, x)
-		x.in.Mu.Unlock()
+		d.Mu.Unlock()
 	}
-	x.in.cross.outstanding.Add(-1)
+	d.Outstanding.Add(-1)
 }
 
 // raise sets a word that only increases. If a communicator has failed, its streams continue by themselves, so the next

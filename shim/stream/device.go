@@ -26,7 +26,7 @@ type Device struct {
 	accepted accepted
 
 	Locked      atomic.Int64 // bytes of page-locked memory
-	Outstanding atomic.Int64 // launches that have not run
+	Outstanding atomic.Int64 // launches with work for a CPU that are signalled or about to be, and have not run
 	Exchange    uint64       // bytes of device memory reserved for exchange
 	Launcher    Launcher     // for calls whose data no CPU touches; nil: launches are staged
 	Context     device.Context
@@ -182,7 +182,7 @@ func (d *Device) Close() {
 // Drain waits until all launches of a communicator have completed, or until it fails.
 func Drain(c *comm.Core) {
 	if d := Of(c); d != nil {
-		sleepUntil(c, func() bool { return d.Over() && IssuerOf(c).Over() })
+		sleepUntil(c, d.Over)
 	}
 }
 
@@ -190,18 +190,10 @@ func Drain(c *comm.Core) {
 // calls, and may have the same calls on streams.
 func AwaitLaunches(group []calls.Call) {
 	for i := range group {
-		if c := group[i].Comm; c != nil && Of(c) != nil && !haveRun(c) {
-			sleepUntil(c, func() bool { return haveRun(c) })
+		if c := group[i].Comm; c != nil && Of(c) != nil && Of(c).Outstanding.Load() > 0 {
+			sleepUntil(c, func() bool { return Of(c).Outstanding.Load() == 0 })
 		}
 	}
-}
-
-// haveRun reports whether all launches have run.
-func haveRun(c *comm.Core) bool {
-	if in := IssuerOf(c); in != nil && in.Ordered && in.cross.outstanding.Load() > 0 {
-		return false
-	}
-	return Of(c).Outstanding.Load() == 0
 }
 
 // sleepUntil polls a condition until it is true or the communicator has failed.

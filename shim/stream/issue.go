@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -15,11 +14,10 @@ import (
 	"lightpath/shim/memory"
 )
 
-// launching is the state that puts scripts on streams. Scripts of a communicator run one after another on the device,
-// whatever streams they are on. Every rank keeps the same order. So all scripts share one memory. The launches of a
-// capture also run one after another, and have memory of their own that lives as long as the graph.
+// launching is the state that puts scripts on streams. The launches of a communicator run one after another on the
+// device, so all scripts share one memory. Captured launches have memory of their own that lives as long as the graph.
+// Device.Mu guards it.
 type launching struct {
-	Mu      sync.Mutex   // held while a script is put on streams; guards the fields below
 	peers   device.Peers // the driver
 	ctx     device.Context
 	memory  Memory
@@ -28,18 +26,9 @@ type launching struct {
 	joints  []device.Event  // by lane
 	events  []device.Event  // by batch
 	fork    device.Event
-	last    lastLaunch // of launches that are not captured
-	graph   lastLaunch // of the latest capture
-	current issuing    // the script that is being put on streams
+	current issuing // the script that is being put on streams
 	list    []Transfer
 	kernel  device.Reduction // argument of the driver, reused
-}
-
-// lastLaunch is the end of a script on the device.
-type lastLaunch struct {
-	capture uint64
-	event   device.Event
-	set     bool
 }
 
 // issuing is a call's script while it is put on streams.
@@ -53,10 +42,9 @@ type issuing struct {
 	bounced bounced
 }
 
-// Issue puts a call's script on its stream. Hot path without circuits: it allocates nothing for a known shape.
+// Issue puts a call's script on its stream. The caller holds Device.Mu. Hot path without circuits: it allocates nothing
+// for a known shape.
 func (in *Issuer) Issue(e *Scripted, call *calls.Call) error {
-	in.Mu.Lock()
-	defer in.Mu.Unlock()
 	in.check()
 	if err := in.c.Healthy(); err != nil {
 		return err
@@ -145,7 +133,7 @@ func (in *Issuer) PrepareLanes(lanes int) (err error) {
 			return err
 		}
 	}
-	if err := NewEvents(&in.fork, &in.last.event, &in.graph.event); err != nil {
+	if err := errors.Join(Of(in.c).Prepare(), NewEvents(&in.fork)); err != nil {
 		return err
 	}
 	for j := 1; j < lanes; j++ {
@@ -212,47 +200,23 @@ func (p *issuing) put() error {
 	if err := p.run.end(main); err != nil {
 		return err
 	}
-	_, err := in.End(main, p.Capture)
-	return err
+	return in.End(main, nil, p.Capture)
 }
 
-// lastOf returns the end of the last script in a capture, or outside captures.
-func (in *Issuer) lastOf(capture device.Capture) *lastLaunch {
-	if capture.ID != 0 {
-		return &in.graph
-	}
-	return &in.last
-}
-
-// Follow makes a stream wait for the last script.
+// Follow is [Device.Follow] for a launch of the wire.
 func (in *Issuer) Follow(s device.Stream, capture device.Capture) error {
-	last := in.lastOf(capture)
-	switch {
-	case in.Ordered:
-		if err := Of(in.c).Follow(s, capture); err != nil { // also waits for staged launches
-			return err
-		}
-	case last.set && last.capture == capture.ID:
-		if err := device.Active().Follow(s, last.event); err != nil {
-			return err
-		}
+	if err := Of(in.c).Follow(s, capture); err != nil {
+		return err
 	}
 	return in.Wire.Begin(s)
 }
 
-// End records the work on a stream as the last script, and returns the event after it.
-func (in *Issuer) End(s device.Stream, capture device.Capture) (device.Event, error) {
+// End is [Device.End] for a launch of the wire.
+func (in *Issuer) End(s device.Stream, others []device.Stream, capture device.Capture) error {
 	if err := in.Wire.End(s); err != nil {
-		return 0, err
+		return err
 	}
-	if in.Ordered {
-		if err := device.Active().Record(Of(in.c).Last(capture), s); err != nil {
-			return 0, err
-		}
-	}
-	last := in.lastOf(capture)
-	last.capture, last.set = capture.ID, true
-	return last.event, device.Active().Record(last.event, s)
+	return Of(in.c).End(s, others, capture)
 }
 
 // uses reports whether a lane has anything to do.
@@ -386,35 +350,19 @@ func (p *issuing) divide() error {
 	return device.Active().Reduce(r, p.Call.Stream)
 }
 
-// Over reports whether all scripts have completed on their streams.
-func (in *Issuer) Over() bool {
-	if in == nil {
-		return true
-	}
-	if in.cross.outstanding.Load() > 0 {
-		return false
-	}
-	in.Mu.Lock()
-	defer in.Mu.Unlock()
-	if !in.last.set {
-		return true
-	}
-	reached, err := device.Active().Reached(in.last.event)
-	return reached || err != nil
-}
-
 // free frees memory, streams and events, if all scripts have completed.
 func (in *Issuer) free() {
-	if !in.Over() {
+	d := Of(in.c)
+	if !d.Over() {
 		return
 	}
-	in.Mu.Lock()
-	defer in.Mu.Unlock()
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
 	for _, m := range append(in.old, in.memory) {
 		in.FreeMemory(m)
 	}
 	in.Wire.Free()
-	FreeEvents(&in.fork, &in.last.event, &in.graph.event)
+	FreeEvents(&in.fork)
 	for _, list := range [][]device.Event{in.joints, in.events} {
 		for i := range list {
 			FreeEvents(&list[i])
@@ -426,5 +374,5 @@ func (in *Issuer) free() {
 		}
 	}
 	in.cross.free()
-	in.old, in.memory, in.last.set = nil, Memory{}, false
+	in.old, in.memory = nil, Memory{}
 }

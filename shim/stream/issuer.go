@@ -45,10 +45,9 @@ type Options struct {
 	Without string // where a shape without a script runs, for the log
 	Every   bool   // without circuits: all shapes have scripts, not only those with a chosen algorithm
 	Bounces bool   // buffers in host memory are copied to the device
-	Ordered bool   // scripts keep the order of the communicator's other launches and calls
 }
 
-// Wire moves the messages of scripts. The caller holds Issuer.Mu, except for Check and Stop.
+// Wire moves the messages of scripts. The caller holds Device.Mu, except for Check and Stop.
 type Wire interface {
 	// Prepare gets what a launch needs. It puts nothing on a stream.
 	Prepare(l *Launch) error

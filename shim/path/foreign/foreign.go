@@ -213,7 +213,11 @@ func Run(group []calls.Call) error {
 		if e.Script == nil {
 			return group[i].Misuse(errors.New("it is not interposed"))
 		}
-		if err := in.Issue(e, &group[i]); err != nil {
+		d := stream.Of(group[i].Comm)
+		d.Mu.Lock()
+		err = in.Issue(e, &group[i])
+		d.Mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}

@@ -33,9 +33,6 @@ func (x *Path) Prepare(l *stream.Launch) error {
 // Check implements [stream.Wire]. It returns nil: the goroutine of [Path.run] fails the communicator.
 func (x *Path) Check() error { return nil }
 
-// Stop implements [stream.Wire].
-func (x *Path) Stop(bool) { _ = x.stop() }
-
 // Exchange implements [stream.Wire]. A message in memory that is not registered goes through the lane's room. Each
 // round puts on the stream: copies of such messages into the room; a signal, on which the messages begin; a wait until
 // they complete; copies of received data out of the room. All messages move in pieces, one piece of each message a

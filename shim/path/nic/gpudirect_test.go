@@ -341,7 +341,7 @@ func TestGPUDirectFlushes(t *testing.T) {
 	for nic.Flushing(nic.Of(w.Comms[0])) == 0 {
 		require.NoError(t, w.Comms[0].AsyncError())
 	}
-	if stream.IssuerOf(w.Comms[0]).Over() || g.Remote.Flushes() != 0 {
+	if stream.Of(w.Comms[0]).Over() || g.Remote.Flushes() != 0 {
 		t.Error("the stream has not waited")
 	}
 	close(hold)

@@ -95,7 +95,6 @@ func Attach(c *comm.Core) (why string, err error) {
 	}
 	x.in = stream.NewIssuer(c, stream.Options{
 		Wire: x, Lanes: len(x.rooms), Name: algorithm, Without: "staged through host memory", Every: true, Bounces: true,
-		Ordered: x.circuits,
 	})
 	x.work.over, x.work.idle = make(chan struct{}), make([][]*exchange, len(x.rooms))
 	slot.Set(c, x)
@@ -133,18 +132,10 @@ func (x *Path) offer() (mine offer, err error) {
 	if x.own, err = x.driver.NewStream(); err != nil {
 		return mine, err
 	}
-	if x.joint, err = device.Active().NewEvent(); err != nil {
-		return mine, err
-	}
 	if x.ended, err = memory.Pin(memory.WordSize); err != nil {
 		return mine, err
 	}
 	*x.ended.Word() = 0
-	if x.circuits {
-		if err := stream.Of(x.c).Prepare(); err != nil {
-			return mine, err
-		}
-	}
 	return mine, device.Active().LoadKernels()
 }
 

@@ -33,7 +33,6 @@ type Path struct {
 	flush    bool // streams see received data only after FlushRemote
 	in       *stream.Issuer
 	own      device.Stream // for calls without a stream
-	joint    device.Event
 	piece    int64         // bytes of a message that a round moves
 	ended    memory.Pinned // its word is the number of the last completed launch outside graphs
 	number   uint32
@@ -164,9 +163,7 @@ func (x *Path) messages() error {
 	if err := x.matchOwn(); err != nil {
 		return err
 	}
-	in, s := x.in, x.streams[0]
-	in.Mu.Lock()
-	defer in.Mu.Unlock()
+	s := x.streams[0]
 	err := x.c.Healthy()
 	if err != nil {
 		return err
@@ -179,7 +176,7 @@ func (x *Path) messages() error {
 	}
 	defer device.Active().Leave()
 	count := x.countMessages()
-	err = in.PrepareLanes(in.Lanes)
+	err = x.in.PrepareLanes(x.in.Lanes)
 	if err == nil {
 		err = x.reserveMessages()
 	}
@@ -222,10 +219,8 @@ func (x *Path) putMessages(s device.Stream) error {
 	if err := in.Follow(s, x.capture); err != nil {
 		return err
 	}
-	for _, other := range x.streams[1:] {
-		if err := errors.Join(device.Active().Record(x.joint, other), device.Active().Follow(s, x.joint)); err != nil {
-			return err
-		}
+	if err := stream.Of(x.c).Join(s, x.streams[1:]); err != nil {
+		return err
 	}
 	if err := x.copyOwn(s); err != nil {
 		return err
@@ -239,16 +234,7 @@ func (x *Path) putMessages(s device.Stream) error {
 			return err
 		}
 	}
-	last, err := in.End(s, x.capture)
-	if err != nil {
-		return err
-	}
-	for _, other := range x.streams[1:] {
-		if err := device.Active().Follow(other, last); err != nil {
-			return err
-		}
-	}
-	return nil
+	return in.End(s, x.streams[1:], x.capture)
 }
 
 // putLane puts the messages of a lane on its stream, which forks from s and joins it again.

@@ -49,8 +49,6 @@ type work struct {
 	halt atomic.Bool
 	// flushing counts calls of FlushRemote.
 	flushing atomic.Int64
-	once     sync.Once
-	err      error // error of closing the path
 
 	// The goroutine's own:
 	taken  []*exchange
@@ -288,7 +286,7 @@ func (x *Path) timedOut(number uint32, on messages.Wait) error {
 // letGo ends all messages, and then releases all streams. After that no port writes into memory that a stream may use.
 func (x *Path) letGo() {
 	w := &x.work
-	w.err = errors.Join(x.end.Close(), x.ends.Close())
+	_ = errors.Join(x.end.Close(), x.ends.Close()) // there is no caller to tell
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended, w.queue = true, nil
@@ -297,15 +295,12 @@ func (x *Path) letGo() {
 	}
 }
 
-// stop ends the path. The caller makes sure that no launch is pending or that the communicator has failed. Idempotent.
-func (x *Path) stop() error {
-	x.work.once.Do(func() {
-		x.work.halt.Store(true)
-		x.end.Wake()
-		<-x.work.over
-		x.c.Log.Info(log.Net, "rank %d has sent %d bytes from memory of its device", x.c.Rank, x.end.Traffic())
-	})
-	return x.work.err
+// Stop implements [stream.Wire].
+func (x *Path) Stop(bool) {
+	x.work.halt.Store(true)
+	x.end.Wake()
+	<-x.work.over
+	x.c.Log.Info(log.Net, "rank %d has sent %d bytes from memory of its device", x.c.Rank, x.end.Traffic())
 }
 
 // Free implements [stream.Wire]. It frees the rooms and the rest of the path. No stream uses them any more.
@@ -335,8 +330,5 @@ func (x *Path) free() {
 	defer x.driver.Leave()
 	if x.own != 0 {
 		_ = x.driver.FreeStream(x.own)
-	}
-	if x.joint != 0 {
-		_ = x.driver.FreeEvent(x.joint)
 	}
 }

@@ -88,7 +88,7 @@ func TestInterposeAllocatesNothing(t *testing.T) {
 	launch := func() {
 		require.NoError(t, shim.Run(group))
 		for _, c := range w.Comms {
-			for !stream.IssuerOf(c).Over() {
+			for !stream.Of(c).Over() {
 				runtime.Gosched()
 			}
 		}
