@@ -194,15 +194,20 @@ const (
 	ByPortsOverCircuits                 // RDMA ports access device memory, over planes with circuits
 )
 
-var factsSlot = comm.NewSlot[Facts]()
+// state is what a communicator's calls need.
+type state struct {
+	facts     Facts
+	operators operators
+}
+
+var slot = comm.NewSlot[state]()
 
 // FactsOf returns the facts of a communicator.
-func FactsOf(c *comm.Core) *Facts { return factsSlot.Of(c) }
+func FactsOf(c *comm.Core) *Facts { return &slot.Of(c).facts }
 
 // Setup prepares a communicator for calls.
 func Setup(c *comm.Core) {
-	factsSlot.Set(c, &Facts{CircuitKind: plans.Simplex, NoDevice: errNoDevice})
-	operatorsSlot.Set(c, &operators{})
+	slot.Set(c, &state{facts: Facts{CircuitKind: plans.Simplex, NoDevice: errNoDevice}})
 }
 
 var errNoDevice = errors.New("no device was looked for")

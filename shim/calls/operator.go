@@ -34,8 +34,6 @@ type Operator struct {
 	At     unsafe.Pointer // where the element is, read when a call runs
 }
 
-var operatorsSlot = comm.NewSlot[operators]()
-
 // operators are the operators that the user has created on a communicator. Safe for concurrent use.
 type operators struct {
 	mu sync.Mutex
@@ -69,7 +67,7 @@ func CreatePreMulSum(c *comm.Core, t datatype.Type, scalar unsafe.Pointer, later
 		return 0, fmt.Errorf("shim: this process has created %d operators: %w",
 			math.MaxInt32-int(OpPreMulSum), errdefs.ErrInvalidUsage)
 	}
-	o := operatorsSlot.Of(c)
+	o := &slot.Of(c).operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.of == nil {
@@ -82,7 +80,7 @@ func CreatePreMulSum(c *comm.Core, t datatype.Type, scalar unsafe.Pointer, later
 // DestroyOp removes an operator. Earlier calls with it are not affected, also calls that wait for the end of their
 // group.
 func DestroyOp(c *comm.Core, number int32) error {
-	o := operatorsSlot.Of(c)
+	o := &slot.Of(c).operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, ok := o.of[number]; !ok {
@@ -95,7 +93,7 @@ func DestroyOp(c *comm.Core, number int32) error {
 
 // FindOperator returns the operator of a number, for a call on elements of type t.
 func FindOperator(c *comm.Core, number int32, t datatype.Type) (Operator, error) {
-	o := operatorsSlot.Of(c)
+	o := &slot.Of(c).operators
 	o.mu.Lock()
 	op, ok := o.of[number]
 	o.mu.Unlock()

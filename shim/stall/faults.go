@@ -19,19 +19,16 @@ type sight struct {
 	seen map[int][]status.Fault // by rank
 }
 
-var sightSlot = comm.NewSlot[sight]()
-
-// handleFaults collects the faults that ranks report, for the errors of this rank.
-func handleFaults(c *comm.Core) {
-	s := &sight{seen: map[int][]status.Fault{}}
-	sightSlot.Set(c, s)
+// handle collects the faults that ranks report, for the errors of this rank.
+func (s *sight) handle(c *comm.Core) {
+	s.seen = map[int][]status.Fault{}
 	c.Handle(control.MsgFaults, func(m *control.Message) { s.take(c, m) })
 	c.Above.Verdict = func() string { return s.verdict(c) }
 }
 
 // ReportFaults tells all ranks which faults this rank sees, if that has changed.
 func ReportFaults(c *comm.Core) {
-	s := sightSlot.Of(c)
+	s := &slot.Of(c).faults
 	var text []byte
 	if all := c.Faults(0); len(all) > 0 {
 		text, _ = json.Marshal(all) // numbers and texts have no error

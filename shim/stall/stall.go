@@ -59,12 +59,22 @@ func Handle(c *comm.Core) {
 		}
 	})
 	handleDepartures(c)
-	handleFaults(c)
-	handleAwaited(c)
-	b := &board{c: c}
-	c.HandleAtLeader(control.MsgState, b.add)
-	c.HandleAtLeader(control.MsgTimeout, b.add)
+	s := &state{board: board{c: c}}
+	slot.Set(c, s)
+	s.faults.handle(c)
+	s.awaited.handle(c)
+	c.HandleAtLeader(control.MsgState, s.board.add)
+	c.HandleAtLeader(control.MsgTimeout, s.board.add)
 }
+
+// state is what the ranks have reported to this rank.
+type state struct {
+	board   board // the leader's
+	faults  sight
+	awaited awaited
+}
+
+var slot = comm.NewSlot[state]()
 
 // board holds the ranks' reports to the leader on recent operations.
 type board struct {

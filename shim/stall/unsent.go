@@ -27,12 +27,9 @@ type awaited struct {
 	byRank map[int]Awaited
 }
 
-var awaitedSlot = comm.NewSlot[awaited]()
-
-// handleAwaited makes this rank remember what others wait for from it. The leader forwards.
-func handleAwaited(c *comm.Core) {
-	s := &awaited{byRank: map[int]Awaited{}}
-	awaitedSlot.Set(c, s)
+// handle makes this rank remember what others wait for from it. The leader forwards.
+func (s *awaited) handle(c *comm.Core) {
+	s.byRank = map[int]Awaited{}
 	c.Handle(control.MsgAwaited, func(m *control.Message) {
 		switch {
 		case m.Arg >= uint64(c.Ranks):
@@ -62,7 +59,7 @@ func ReportAwaited(c *comm.Core, peer int, a Awaited) {
 // is in a collective that the other rank has not called. Then neither can continue: this rank sends nothing before the
 // collective ends. sent returns the number of sends that this rank has called to a rank.
 func Unsent(c *comm.Core, seq uint64, call string, sent func(rank int) uint64) error {
-	s := awaitedSlot.Of(c)
+	s := &slot.Of(c).awaited
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, rank := range slices.Sorted(maps.Keys(s.byRank)) {

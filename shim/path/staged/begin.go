@@ -18,8 +18,8 @@ const briefMost = 16 << 10
 
 // try begins the launch's step and reports whether the step has ended. Otherwise the worker runs it or continues it.
 // Hot path: no allocation, no logging, no system call.
-func (l *launch) try(comms []*comm.Core) (over bool) {
-	c := comms[0]
+func (l *launch) try() (over bool) {
+	c := l.Comm
 	if !l.isBrief() || !c.Turn.TryLock() {
 		return false
 	}

@@ -86,7 +86,7 @@ func (g *group) divide(calls []calls.Call) error {
 		k := slices.IndexFunc(g.launches, func(l *launch) bool { return l.Comm == call.Comm })
 		if k < 0 {
 			k = len(g.launches)
-			l := slot.Of(call.Comm).worker.take(call.Comm)
+			l := slot.Of(call.Comm).take()
 			l.Begin(call.Comm)
 			l.streams, l.owned, l.sent, l.kept = l.streams[:0], 0, 0, false
 			g.launches = append(g.launches, l)

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/memory"
 	"lightpath/shim/steps"
@@ -225,16 +224,16 @@ func (l *launch) broken(err error) {
 }
 
 // step runs the launch's next step on the communicator's worker. The stream continues also after an error.
-func (l *launch) step(comms []*comm.Core) {
+func (l *launch) step() {
 	var err error
-	switch c := comms[0]; {
+	switch {
 	case l.begun != nil:
 		err = l.goOn()
-	case c.Healthy() == nil:
+	case l.Comm.Healthy() == nil:
 		err = l.Run(l.ran)
 	}
 	if err != nil {
-		comms[0].Spread(err)
+		l.Comm.Spread(err)
 	}
 	l.stepped()
 }

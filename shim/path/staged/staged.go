@@ -40,7 +40,8 @@ var slot = comm.NewSlot[state]()
 
 // Setup prepares a communicator that has a device for staged launches.
 func Setup(c *comm.Core) {
-	st := &state{dev: stream.Of(c)}
+	st := &state{dev: stream.Of(c), worker: worker{open: true}}
+	st.worker.loop = st.worker.run
 	for range stream.MaxSides {
 		st.joints = append(st.joints, new(device.Event))
 	}

@@ -3,15 +3,13 @@ package staged
 import (
 	"sync"
 
-	"lightpath/shim/comm"
 	"lightpath/shim/stream"
 )
 
 // worker runs the steps of a communicator's launches, in the order in which streams reach them. Its goroutine exists
 // while there is work. Hot path: it allocates only when the queue grows.
 type worker struct {
-	comms []*comm.Core // the communicator
-	loop  func()       // run
+	loop func() // run
 
 	mu      sync.Mutex
 	queue   []*launch // a ring: n from first
@@ -24,7 +22,8 @@ type worker struct {
 }
 
 // take returns an unused launch.
-func (w *worker) take(c *comm.Core) *launch {
+func (st *state) take() *launch {
+	w := &st.worker
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.spare); n > 0 {
@@ -32,11 +31,8 @@ func (w *worker) take(c *comm.Core) *launch {
 		w.spare = w.spare[:n-1]
 		return l
 	}
-	l := &launch{state: slot.Of(c)}
+	l := &launch{state: st}
 	l.token = stream.AddPlace(l)
-	if w.loop == nil {
-		w.comms, w.loop, w.open = []*comm.Core{c}, w.run, true
-	}
 	return l
 }
 
@@ -75,7 +71,7 @@ func (w *worker) submit(l *launch) {
 	}
 	w.running = true
 	w.mu.Unlock()
-	over := l.try(w.comms)
+	over := l.try()
 	w.mu.Lock()
 	if !over {
 		w.begun = l
@@ -100,7 +96,7 @@ func (w *worker) enqueue(l *launch) {
 
 func (w *worker) run() {
 	for l := w.next(); l != nil; l = w.next() {
-		l.step(w.comms)
+		l.step()
 	}
 }
 
