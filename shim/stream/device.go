@@ -37,8 +37,8 @@ type Device struct {
 
 // Launcher puts calls on streams whose data no CPU touches.
 type Launcher interface {
-	// Put puts the calls of its communicator in a group on streams. here says that the calls have no stream. The
-	// caller holds Device.Mu.
+	// Put puts the calls of its communicator in a group on streams. here says that the calls have no stream: Put may
+	// give them one. The caller holds Device.Mu.
 	Put(group []calls.Call, here bool) error
 	// Parts returns about how many parts a call has on its stream.
 	Parts(call *calls.Call) int64

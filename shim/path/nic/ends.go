@@ -64,7 +64,7 @@ func (p *ports) listen(x *Path) (mine offer, lanes int, err error) {
 	if err != nil {
 		return mine, 0, fmt.Errorf("%s: %w", p, err)
 	}
-	x.flush = !x.access.Ordered
+	x.access.flush = !x.access.Ordered
 	return mine, planes, nil
 }
 
@@ -100,7 +100,7 @@ func (p *plugin) listen(x *Path) (mine offer, lanes int, err error) {
 	switch {
 	case !p.DMABufs && !p.Addresses:
 		return mine, 0, fmt.Errorf("%s: its devices reach memory of hosts only", p)
-	case len(p.ways(x.access)) == 0:
+	case len(p.ways(x.access.RemoteAccess)) == 0:
 		return mine, 0, fmt.Errorf("%s: its devices reach memory of GPUs by dma-bufs only, and %w", p, errNoBuf)
 	}
 	mine.Plugin = p.Addrs()

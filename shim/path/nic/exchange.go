@@ -23,7 +23,7 @@ import (
 
 // Prepare implements [stream.Wire].
 func (x *Path) Prepare(l *stream.Launch) error {
-	x.capture = l.Capture
+	x.launch.capture = l.Capture
 	if err := x.reserve(l.Of.Script, &l.Bases); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (x *Path) Exchange(lane int, list []stream.Transfer, s device.Stream) error
 
 // pieceOf returns how many bytes of a message a round moves.
 func (x *Path) pieceOf(bytes int64) int64 {
-	return max(x.piece, ((bytes+calls.MostPieces-1)/calls.MostPieces+calls.PieceAlign-1)&^(calls.PieceAlign-1))
+	return max(x.memory.piece, ((bytes+calls.MostPieces-1)/calls.MostPieces+calls.PieceAlign-1)&^(calls.PieceAlign-1))
 }
 
 func (x *Path) rounds(bytes int64) int64 {
@@ -71,7 +71,7 @@ func (x *Path) rounds(bytes int64) int64 {
 // Parts returns about how many rounds a call's messages take.
 func (x *Path) Parts(call *calls.Call) int64 {
 	send, recv := call.Extents()
-	return int64(x.c.Ranks) + max(send, recv)/x.piece
+	return int64(x.c.Ranks) + max(send, recv)/x.memory.piece
 }
 
 // part returns the bytes of a message that a round moves. ok is false if there are none. A message of no bytes has one
@@ -99,9 +99,9 @@ func (x *Path) begin(lane int, list []stream.Transfer, round int64, s device.Str
 		if !ok {
 			continue
 		}
-		m := messages.Transfer{Plane: lane, Peer: int(t.Peer), Send: t.Send, Bytes: n, Tag: x.tag}
+		m := messages.Transfer{Plane: lane, Peer: int(t.Peer), Send: t.Send, Bytes: n, Tag: x.launch.tag}
 		if x.rounds(t.Bytes) > 1 {
-			m.Tag = program.Signature(uint64(x.tag), uint64(t.Bytes))
+			m.Tag = program.Signature(uint64(x.launch.tag), uint64(t.Bytes))
 		}
 		if n > 0 {
 			at := unsafe.Add(t.At, from)
@@ -116,7 +116,7 @@ func (x *Path) begin(lane int, list []stream.Transfer, round int64, s device.Str
 						return nil, err
 					}
 				}
-				at, m.Region = own, x.rooms[lane].Region
+				at, m.Region = own, x.memory.rooms[lane].Region
 			}
 			m.At = at
 		}
@@ -140,7 +140,7 @@ func (x *Path) finish(ex *exchange, list []stream.Transfer, round int64, s devic
 		}
 		m := &ex.group.Transfers[k]
 		k++
-		if t.Send || n == 0 || m.Region != x.rooms[ex.lane].Region {
+		if t.Send || n == 0 || m.Region != x.memory.rooms[ex.lane].Region {
 			continue
 		}
 		if err := device.Active().Copy(unsafe.Add(t.At, from), m.At, int(n), s); err != nil {
@@ -158,7 +158,7 @@ type laneRoom struct {
 }
 
 func (x *Path) roomOf(lane int, round int64) laneRoom {
-	m := &x.rooms[lane]
+	m := &x.memory.rooms[lane]
 	if m.At == nil {
 		return laneRoom{}
 	}
@@ -193,7 +193,7 @@ func (x *Path) regionOf(at unsafe.Pointer, bytes int64) messages.Region {
 
 // reserve makes the lanes' rooms large enough for a script's messages, before any part of the script is on a stream.
 func (x *Path) reserve(s *program.Script, bases *[program.Area + 1]unsafe.Pointer) error {
-	for j := range x.rooms {
+	for j := range x.memory.rooms {
 		most := int64(0)
 		for i := range s.Batches {
 			b := &s.Batches[i]
@@ -217,10 +217,10 @@ func (x *Path) reserve(s *program.Script, bases *[program.Area + 1]unsafe.Pointe
 
 // reserveMessages is reserve for the messages of a group.
 func (x *Path) reserveMessages() error {
-	for j := range x.rooms {
+	for j := range x.memory.rooms {
 		sum := int64(0)
-		for i := range x.msgs {
-			if t := x.partOf(&x.msgs[i], j); t.Peer >= 0 {
+		for i := range x.group.msgs {
+			if t := x.partOf(&x.group.msgs[i], j); t.Peer >= 0 {
 				sum += x.roomFor(t.At, t.Bytes)
 			}
 		}
@@ -242,7 +242,7 @@ func (x *Path) roomFor(at unsafe.Pointer, bytes int64) int64 {
 // enlarge makes a lane's room large enough for rounds of the given size. It keeps the old room, which launches may
 // still use.
 func (x *Path) enlarge(lane int, round int64) error {
-	m := &x.rooms[lane]
+	m := &x.memory.rooms[lane]
 	if steps.Rooms*round <= m.Size {
 		return nil
 	}
@@ -277,7 +277,7 @@ func (x *Path) Alloc(size int64) (m stream.Memory, err error) {
 // register registers device memory with the ports. The caller has entered the context.
 func (x *Path) register(at unsafe.Pointer, size int64) (messages.Region, error) {
 	fd, offset, err := -1, uint64(0), error(nil)
-	if !x.byAddress {
+	if !x.access.byAddress {
 		if fd, offset, err = x.driver.ExportBuf(at, int(size)); err != nil {
 			return nil, err
 		}

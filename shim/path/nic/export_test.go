@@ -12,7 +12,7 @@ func Calls(x *Path) uint64 { return x.calls }
 func Traffic(x *Path) int64 { return x.end.Traffic() }
 
 // ReplayBegins returns the token of the place where replays of the last captured launch begin.
-func ReplayBegins(x *Path) uintptr { return x.replay.first.Part(0) }
+func ReplayBegins(x *Path) uintptr { return x.launch.replay.first.Part(0) }
 
 // Flushing returns how many flushes a path waits for.
 func Flushing(x *Path) int64 { return x.work.flushing.Load() }

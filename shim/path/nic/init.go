@@ -61,8 +61,8 @@ func Attach(c *comm.Core) (why string, err error) {
 			return why, nil
 		}
 	}
-	x := &Path{c: c, ctx: stream.Of(c).Context, circuits: circuits.Of(c) != nil, sent: make([]uint64, c.Ranks),
-		wanted: make([]uint64, c.Ranks)}
+	x := &Path{c: c, ctx: stream.Of(c).Context, circuits: circuits.Of(c) != nil}
+	x.group.sent, x.group.wanted = make([]uint64, c.Ranks), make([]uint64, c.Ranks)
 	kind, _ := endpoints.ChooseTransport(c.Table, c.Cfg)
 	x.ends = &ports{}
 	if !x.circuits && kind == settings.TransportNet {
@@ -94,9 +94,10 @@ func Attach(c *comm.Core) (why string, err error) {
 		return why, err
 	}
 	x.in = stream.NewIssuer(c, stream.Options{
-		Wire: x, Lanes: len(x.rooms), Name: algorithm, Without: "staged through host memory", Every: true, Bounces: true,
+		Wire: x, Lanes: len(x.memory.rooms), Name: algorithm, Without: "staged through host memory", Every: true,
+		Bounces: true,
 	})
-	x.work.over, x.work.idle = make(chan struct{}), make([][]*exchange, len(x.rooms))
+	x.work.over, x.work.idle = make(chan struct{}), make([][]*exchange, len(x.memory.rooms))
 	slot.Set(c, x)
 	stream.Of(c).Launcher = x
 	recorder.Of(c).OnDevice(x.ended.Word())
@@ -119,16 +120,16 @@ func (x *Path) offer() (mine offer, err error) {
 		return mine, err
 	}
 	defer x.driver.Leave()
-	if x.access, err = x.driver.RemoteAccess(); err != nil {
+	if x.access.RemoteAccess, err = x.driver.RemoteAccess(); err != nil {
 		return mine, err
 	}
 	lanes := 0
 	if mine, lanes, err = x.ends.listen(x); err != nil {
 		return mine, err
 	}
-	x.rooms = make([]stream.Memory, lanes)
+	x.memory.rooms = make([]stream.Memory, lanes)
 	exchange := cmp.Or(x.c.Cfg.Device.Exchange, settings.DefaultExchange)
-	x.piece = exchange / (2 * steps.Rooms) / int64(lanes) &^ (calls.PieceAlign - 1)
+	x.memory.piece = exchange / (2 * steps.Rooms) / int64(lanes) &^ (calls.PieceAlign - 1)
 	if x.own, err = x.driver.NewStream(); err != nil {
 		return mine, err
 	}
@@ -149,10 +150,10 @@ func (x *Path) connect(all []offer) (failed, err error) {
 	if x.end, failed, err = x.ends.connect(x, all); failed != nil || err != nil {
 		return failed, err
 	}
-	for _, x.byAddress = range x.ends.ways(x.access) {
-		if x.rooms[0], failed = x.Alloc(leastMemory); failed == nil {
+	for _, x.access.byAddress = range x.ends.ways(x.access.RemoteAccess) {
+		if x.memory.rooms[0], failed = x.Alloc(leastMemory); failed == nil {
 			way := "as dma-bufs"
-			if x.byAddress {
+			if x.access.byAddress {
 				way = "by its address"
 			}
 			x.c.Log.Info(log.Net, "rank %d: memory of its device is registered %s with %s", x.c.Rank, way, x.ends)
@@ -172,7 +173,7 @@ func (x *Path) abandon() {
 	if x.driver == nil {
 		return
 	}
-	for _, m := range x.rooms {
+	for _, m := range x.memory.rooms {
 		m.Free(x.driver, x.ctx)
 	}
 	x.free()

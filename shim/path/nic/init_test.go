@@ -90,7 +90,7 @@ func TestGPUDirectCircuitsEligible(t *testing.T) {
 // TestEndsNeed checks which access to a device's memory the ends of lanes need.
 func TestEndsNeed(t *testing.T) {
 	for _, a := range []device.RemoteAccess{{Ordered: true}, {DMABufs: true}} {
-		if _, _, err := (&ports{}).listen(&Path{access: a}); err == nil {
+		if _, _, err := (&ports{}).listen(&Path{access: access{RemoteAccess: a}}); err == nil {
 			t.Errorf("%+v suffices for RDMA ports", a)
 		}
 	}

@@ -23,36 +23,43 @@ type Path struct {
 	c      *comm.Core
 	driver device.Remote
 	ctx    device.Context
-	ends   ends
-	access device.RemoteAccess
-	// byAddress: the ends register device memory by its address, and not as a dma-buf.
-	byAddress bool
 	// circuits: lanes are planes whose circuits switch. Collectives without a plan, sends and receives are staged.
 	circuits bool
+	ends     ends
 	end      messages.Endpoint
-	flush    bool // streams see received data only after FlushRemote
+	access   access
 	in       *stream.Issuer
 	own      device.Stream // for calls without a stream
-	piece    int64         // bytes of a message that a round moves
 	ended    memory.Pinned // its word is the number of the last completed launch outside graphs
-	number   uint32
-	calls    uint64          // collectives called
-	tag      uint32          // of the messages that are being put on streams
-	rooms    []stream.Memory // by lane, for messages in memory that is not registered with the ports
+	calls    uint64        // collectives called
 
-	// Of the launch that is being put on streams:
-	call    calls.Call
-	capture device.Capture
-	replay  *replay // the launch is in no graph, or uses circuits
-
-	// Of the messages that are being put on streams:
-	msgs         []message
-	streams      []device.Stream
-	list         []stream.Transfer
-	sent, wanted []uint64 // messages to and from each rank
-
+	launch launch
+	group  group
 	memory registered
 	work   work
+}
+
+// access is how the ends reach device memory.
+type access struct {
+	device.RemoteAccess
+	byAddress bool // the ends register it by its address, and not as a dma-buf
+	flush     bool // streams see received data only after FlushRemote
+}
+
+// launch is what is being put on streams.
+type launch struct {
+	number  uint32
+	tag     uint32 // of its messages
+	capture device.Capture
+	replay  *replay // nil: the launch is in no graph, or uses circuits
+}
+
+// group is the sends and receives of one Put.
+type group struct {
+	msgs         []message
+	streams      []device.Stream
+	list         []stream.Transfer // of one lane
+	sent, wanted []uint64          // messages so far to and from each rank
 }
 
 // message is a send or receive of a group.
@@ -72,32 +79,35 @@ const algorithm = "gpudirect-rdma"
 // registered is the device memory that is registered with the ports.
 type registered struct {
 	mu      sync.Mutex
-	regions []messages.Region
+	regions []messages.Region // guarded by mu
+
+	rooms []stream.Memory // by lane, for messages in memory that is not registered
+	piece int64           // bytes of a message that a round moves
 }
 
 // Put puts the calls of x's communicator in a group on streams: first its collectives in order, then its sends and
-// receives together. here says that the calls have no stream. The caller holds Device.Mu.
+// receives together. here says that the calls have no stream: Put gives them one. The caller holds Device.Mu.
 func (x *Path) Put(calls []calls.Call, here bool) error {
-	x.msgs, x.streams = x.msgs[:0], x.streams[:0]
+	x.group.msgs, x.group.streams = x.group.msgs[:0], x.group.streams[:0]
 	for i := range calls {
-		if calls[i].Comm != x.c {
+		call := &calls[i]
+		if call.Comm != x.c {
 			continue
 		}
-		x.call = calls[i]
 		if here {
-			x.call.Stream = x.own
+			call.Stream = x.own
 		}
 		var err error
-		if x.call.Kind.P2P() {
-			err = x.addMessage(&x.call)
+		if call.Kind.P2P() {
+			err = x.addMessage(call)
 		} else {
-			err = x.collective(&x.call)
+			err = x.collective(call)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if len(x.msgs) == 0 {
+	if len(x.group.msgs) == 0 {
 		return nil
 	}
 	return x.messages()
@@ -115,13 +125,13 @@ func (x *Path) collective(call *calls.Call) error {
 	if err != nil {
 		return err
 	}
-	x.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
+	x.launch.tag = program.Signature(uint64(sh.Signature()), x.calls+1)
 	x.nextNumber()
 	if err := x.in.Issue(e, call); err != nil {
 		return err
 	}
 	x.calls++
-	if x.capture.ID == 0 && !x.circuits { // otherwise replays and crossings are recorded, each as it runs
+	if x.launch.capture.ID == 0 && !x.circuits { // otherwise replays and crossings are recorded, each as it runs
 		x.launched(recorder.Of(x.c).Add(x.calls, &sh, e.Entry))
 	}
 	return nil
@@ -129,14 +139,14 @@ func (x *Path) collective(call *calls.Call) error {
 
 // nextNumber numbers the next launch.
 func (x *Path) nextNumber() {
-	if x.number++; x.number == 0 {
-		x.number = 1
+	if x.launch.number++; x.launch.number == 0 {
+		x.launch.number = 1
 	}
 }
 
 // launched tells the flight recorder of the last launch.
 func (x *Path) launched(flight uint64) {
-	recorder.Of(x.c).Launched([]uint64{flight}, x.number, false)
+	recorder.Of(x.c).Launched([]uint64{flight}, x.launch.number, false)
 }
 
 // addMessage adds a send or receive to the group.
@@ -150,10 +160,10 @@ func (x *Path) addMessage(call *calls.Call) error {
 	if _, err := stream.Locate(call, name, m.at, m.bytes); err != nil {
 		return err
 	}
-	if !slices.Contains(x.streams, call.Stream) {
-		x.streams = append(x.streams, call.Stream)
+	if !slices.Contains(x.group.streams, call.Stream) {
+		x.group.streams = append(x.group.streams, call.Stream)
 	}
-	x.msgs = append(x.msgs, m)
+	x.group.msgs = append(x.group.msgs, m)
 	return nil
 }
 
@@ -163,12 +173,12 @@ func (x *Path) messages() error {
 	if err := x.matchOwn(); err != nil {
 		return err
 	}
-	s := x.streams[0]
+	s := x.group.streams[0]
 	err := x.c.Healthy()
 	if err != nil {
 		return err
 	}
-	if x.capture, err = stream.Capturing(x.c, x.streams); err != nil {
+	if x.launch.capture, err = stream.Capturing(x.c, x.group.streams); err != nil {
 		return err
 	}
 	if _, err := stream.Enter(x.c, s); err != nil {
@@ -190,7 +200,7 @@ func (x *Path) messages() error {
 	if err != nil {
 		return x.c.Fail(err) // the other ranks wait for this one, and part of the messages may be on streams
 	}
-	if x.capture.ID == 0 {
+	if x.launch.capture.ID == 0 {
 		x.launched(recorder.Of(x.c).AddMessages(count))
 	}
 	return nil
@@ -198,12 +208,12 @@ func (x *Path) messages() error {
 
 // countMessages numbers the messages and counts them. The number decides over which lanes a message goes.
 func (x *Path) countMessages() (n recorder.MessageCount) {
-	for i := range x.msgs {
-		m := &x.msgs[i]
+	for i := range x.group.msgs {
+		m := &x.group.msgs[i]
 		n.Bytes += m.bytes
-		count, of := &n.Recvs, x.wanted
+		count, of := &n.Recvs, x.group.wanted
 		if m.send {
-			count, of = &n.Sends, x.sent
+			count, of = &n.Sends, x.group.sent
 		}
 		*count++
 		m.number = of[m.peer]
@@ -216,10 +226,10 @@ func (x *Path) countMessages() (n recorder.MessageCount) {
 // other streams.
 func (x *Path) putMessages(s device.Stream) error {
 	in := x.in
-	if err := in.Follow(s, x.capture); err != nil {
+	if err := in.Follow(s, x.launch.capture); err != nil {
 		return err
 	}
-	if err := stream.Of(x.c).Join(s, x.streams[1:]); err != nil {
+	if err := stream.Of(x.c).Join(s, x.group.streams[1:]); err != nil {
 		return err
 	}
 	if err := x.copyOwn(s); err != nil {
@@ -228,31 +238,31 @@ func (x *Path) putMessages(s device.Stream) error {
 	if err := in.Fork(s); err != nil {
 		return err
 	}
-	x.tag = program.Signature(uint64(calls.Send))
+	x.launch.tag = program.Signature(uint64(calls.Send))
 	for j := range in.Lanes {
 		if err := x.putLane(j, s); err != nil {
 			return err
 		}
 	}
-	return in.End(s, x.streams[1:], x.capture)
+	return in.End(s, x.group.streams[1:], x.launch.capture)
 }
 
 // putLane puts the messages of a lane on its stream, which forks from s and joins it again.
 func (x *Path) putLane(j int, s device.Stream) error {
-	x.list = x.list[:0]
-	for i := range x.msgs {
-		if t := x.partOf(&x.msgs[i], j); t.Peer >= 0 {
-			x.list = append(x.list, t)
+	x.group.list = x.group.list[:0]
+	for i := range x.group.msgs {
+		if t := x.partOf(&x.group.msgs[i], j); t.Peer >= 0 {
+			x.group.list = append(x.group.list, t)
 		}
 	}
-	if len(x.list) == 0 {
+	if len(x.group.list) == 0 {
 		return nil
 	}
 	on, err := x.in.Lane(j, s)
 	if err != nil {
 		return err
 	}
-	if err := x.Exchange(j, x.list, on); err != nil || j == 0 {
+	if err := x.Exchange(j, x.group.list, on); err != nil || j == 0 {
 		return err
 	}
 	return x.in.JoinLane(j, s)
@@ -282,8 +292,8 @@ func (x *Path) partOf(m *message, lane int) stream.Transfer {
 // nextOwn returns this rank's next send to itself, or its next receive from itself, at or after a position. It returns
 // nil if there is none.
 func (x *Path) nextOwn(at *int, send bool) *message {
-	for ; *at < len(x.msgs); *at++ {
-		if m := &x.msgs[*at]; m.send == send && m.peer == x.c.Rank {
+	for ; *at < len(x.group.msgs); *at++ {
+		if m := &x.group.msgs[*at]; m.send == send && m.peer == x.c.Rank {
 			*at++
 			return m
 		}

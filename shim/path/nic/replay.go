@@ -37,7 +37,7 @@ func (p replayEnds) Come(int) {
 // record makes the flight recorder count the launch's replays, for as long as its graph lives. Outside graphs it does
 // nothing. Launches over circuits are recorded as crossings.
 func (x *Path) record(what recorder.Called) error {
-	if x.replay = nil; x.capture.ID == 0 || x.circuits {
+	if x.launch.replay = nil; x.launch.capture.ID == 0 || x.circuits {
 		return nil
 	}
 	r := &replay{x: x, Called: what}
@@ -46,31 +46,31 @@ func (x *Path) record(what recorder.Called) error {
 		stream.DropPlace(r.first)
 		stream.DropPlace(r.last)
 	}
-	if err := stream.OnGraphGone(x.capture, release); err != nil {
+	if err := stream.OnGraphGone(x.launch.capture, release); err != nil {
 		release()
 		return err
 	}
-	x.replay = r
+	x.launch.replay = r
 	return nil
 }
 
 // Begin implements [stream.Wire].
 func (x *Path) Begin(s device.Stream) error {
-	if x.replay == nil {
+	if x.launch.replay == nil {
 		return nil
 	}
-	return device.Active().Signal(s, x.replay.first.Part(0))
+	return device.Active().Signal(s, x.launch.replay.first.Part(0))
 }
 
 // End implements [stream.Wire].
 func (x *Path) End(s device.Stream) error {
-	if x.replay != nil {
-		if err := device.Active().Signal(s, x.replay.last.Part(0)); err != nil {
+	if x.launch.replay != nil {
+		if err := device.Active().Signal(s, x.launch.replay.last.Part(0)); err != nil {
 			return err
 		}
 	}
-	if x.capture.ID != 0 {
+	if x.launch.capture.ID != 0 {
 		return nil
 	}
-	return device.Active().Store(s, x.ended.Word(), x.number)
+	return device.Active().Store(s, x.ended.Word(), x.launch.number)
 }

@@ -76,7 +76,7 @@ func (x *Path) take(lane int) (*exchange, error) {
 	w := &x.work
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	captured := x.capture.ID != 0
+	captured := x.launch.capture.ID != 0
 	for i, ex := range w.idle[lane] {
 		if !ex.putting && !captured {
 			last := len(w.idle[lane]) - 1
@@ -98,7 +98,7 @@ func (x *Path) take(lane int) (*exchange, error) {
 	ex := &exchange{x: x, lane: lane, kept: captured, word: w.free[len(w.free)-1]}
 	ex.group.Owner = ex
 	if captured {
-		if err := stream.OnGraphGone(x.capture, func() { x.drop(ex) }); err != nil {
+		if err := stream.OnGraphGone(x.launch.capture, func() { x.drop(ex) }); err != nil {
 			return nil, err
 		}
 	}
@@ -221,7 +221,7 @@ func (x *Path) turn() (moved bool, err error) {
 // makeVisible makes received data visible to the device, if the driver needs a flush. A port's completion says that
 // the data has arrived. But completions are in host memory, and a device may order them differently from its own data.
 func (x *Path) makeVisible(over []*messages.Group) error {
-	if !x.flush {
+	if !x.access.flush {
 		return nil
 	}
 	for _, g := range over {
@@ -305,7 +305,7 @@ func (x *Path) Stop(bool) {
 
 // Free implements [stream.Wire]. It frees the rooms and the rest of the path. No stream uses them any more.
 func (x *Path) Free() {
-	for _, m := range x.rooms {
+	for _, m := range x.memory.rooms {
 		x.in.FreeMemory(m)
 	}
 	x.free()
