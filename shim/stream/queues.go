@@ -28,9 +28,9 @@ func mostSides() int { return queues() / 4 }
 // MaxSides is the most side streams that a launch can have.
 const MaxSides = 4
 
-// SidesOfLaunch returns how many side streams a launch of a communicator has at most. Other communicators, and other
+// sidesOfLaunch returns how many side streams a launch of a communicator has at most. Other communicators, and other
 // ranks in the context, get some as well.
-func SidesOfLaunch(c *comm.Core) int {
+func sidesOfLaunch(c *comm.Core) int {
 	all := mostSides()
 	return min(max(all/2/Sharing(c), 1), all, MaxSides)
 }

@@ -223,7 +223,7 @@ func (x *Path) enqueue() error {
 // the watcher tries again.
 func (x *Path) breakOff() {
 	x.queue.reset(x.launch.stream)
-	err := x.join()
+	err := x.sides.Join(x.launch.stream)
 	if x.n > 1 {
 		if x.published.lent.Load() {
 			atomic.StoreUint32(&x.page.rank(x.me).gateIn, 0) // this launch has not waited for its tokens

@@ -60,7 +60,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	x := &Path{
 		c: c, dev: d, driver: device.Active().(device.Peers), ctx: d.Context, pool: d.Pool, n: n, me: c.Rank,
 		exchange: exchange{n: n, me: c.Rank, of: make([]unsafe.Pointer, n)},
-		lanes:    make([]lane, 2*n), sides: sides{most: stream.SidesOfLaunch(c)}, slots: slots{round: numSlots},
+		lanes:    make([]lane, 2*n), slots: slots{round: numSlots},
 		counts: counts{sent: make([]uint64, n), wanted: make([]uint64, n)},
 		opened: opened{regions: make([]openRegion, n*maxRegions)}, news: newsSlot.Of(c),
 		entry: dispatch.Entry{Algorithm: algorithm},
@@ -74,9 +74,6 @@ func Attach(c *comm.Core) (why string, err error) {
 	x.joint = true
 	for r := range c.Table {
 		x.joint = x.joint && c.Table[r].Identity == c.Table[0].Identity
-	}
-	for range stream.MaxSides {
-		x.sides.joints = append(x.sides.joints, new(device.Event))
 	}
 	x.published.unasked.begin(c.Cfg)
 	x.watcher.kick, x.watcher.stop, x.watcher.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
@@ -221,7 +218,7 @@ func (x *Path) offer(w sharedWhere) error {
 // prepareAll makes the kernels and events of all launches. Later, a driver may wait for the work of the device before
 // it makes one, and that work may wait for this rank.
 func (x *Path) prepareAll() error {
-	return errors.Join(x.driver.LoadKernels(), x.dev.Prepare(), stream.NewEvents(x.sides.joints...))
+	return errors.Join(x.driver.LoadKernels(), x.dev.Prepare(), x.sides.Prepare(x.c))
 }
 
 // sayNothing clears the words and counters in the exchange memory of this rank, so that it lends nothing. It waits
@@ -283,9 +280,8 @@ func (x *Path) free(read bool) {
 		recorder.Of(x.c).OnDevice(nil)
 		x.page.shared.Free()
 	}
-	x.pool.Leave(x)
+	x.sides.Free(x.pool)
 	x.pool.Give(x.own)
-	stream.FreeEvents(x.sides.joints...)
 	x.exchange.free(x.driver, x.ctx, read, x.pool.Later)
 	if x.page != nil && x.page.at != 0 {
 		x.reading.Lock()

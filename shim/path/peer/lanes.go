@@ -1,10 +1,6 @@
 package peer
 
-import (
-	"errors"
-
-	"lightpath/shim/device"
-)
+import "lightpath/shim/device"
 
 // A launch has a lane for each peer and direction. Its lanes run on a few streams: the launch's own one, and side
 // streams that fork from it and join it again. The communicators of a context share the side streams, so that there are
@@ -23,13 +19,6 @@ type track struct {
 	next  int   // whose turn it is
 }
 
-// sides is the side streams of a launch.
-type sides struct {
-	streams []device.Stream // until the launch's stream has joined them
-	joints  []*device.Event // by side stream
-	most    int             // of a launch
-}
-
 // fork gives each lane of the launch a stream. In a graph, nodes of one stream keep their order, so it uses only one.
 func (x *Path) fork() error {
 	if err := x.queue.flush(); err != nil {
@@ -44,13 +33,12 @@ func (x *Path) fork() error {
 			}
 		}
 	}
-	x.sides.streams = x.sides.streams[:0]
-	if n := min(x.sides.most, lanes-1); n > 0 && x.launch.capture.ID == 0 {
-		x.sides.streams = x.pool.Sides(x.sides.streams, n, x, &x.page.rank(x.me).ended, x.launch.number)
+	if n := lanes - 1; n > 0 && x.launch.capture.ID == 0 {
+		if err := x.sides.Fork(x.dev, n, &x.page.rank(x.me).ended, x.launch.number, x.launch.stream); err != nil {
+			return err
+		}
 	}
-	if err := x.forkSides(); err != nil {
-		return err
-	}
+	x.makeTracks()
 	// Sends have the first streams, receives the others.
 	split := len(x.tracks) * sends / max(lanes, 1)
 	if 0 < sends && sends < lanes && len(x.tracks) > 1 {
@@ -87,29 +75,20 @@ func (x *Path) turn(i int) int {
 	return x.n + (x.me-i+2*x.n)%x.n
 }
 
-// forkSides makes a track of each stream of the launch.
-func (x *Path) forkSides() error {
-	for len(x.tracks) < 1+len(x.sides.streams) {
+// makeTracks makes a track of each stream of the launch.
+func (x *Path) makeTracks() {
+	for len(x.tracks) < 1+len(x.sides.Streams) {
 		x.tracks = append(x.tracks, track{})
 	}
-	x.tracks = x.tracks[:1+len(x.sides.streams)]
+	x.tracks = x.tracks[:1+len(x.sides.Streams)]
 	for i := range x.tracks {
 		x.tracks[i].lanes, x.tracks[i].next = x.tracks[i].lanes[:0], 0
 	}
 	x.tracks[0].on = x.launch.stream
-	for i, s := range x.sides.streams {
+	for i, s := range x.sides.Streams {
 		x.tracks[1+i].on = s
-		if i == 0 {
-			if err := x.driver.Record(x.dev.Joint, x.launch.stream); err != nil {
-				return err
-			}
-		}
-		if err := x.driver.Follow(s, x.dev.Joint); err != nil {
-			return err
-		}
 	}
-	x.queue.shareRoom(len(x.sides.streams))
-	return nil
+	x.queue.shareRoom(len(x.sides.Streams))
 }
 
 // turns gives each lane of a track a turn, while its stream has room. It reports whether there are more chunks.
@@ -138,16 +117,4 @@ func (x *Path) turns(t *track, line int) (more bool, err error) {
 		t.next = (t.next + 1) % len(t.lanes)
 	}
 	return more, nil
-}
-
-// join makes the launch's stream wait for the side streams. After an error it can go on with the streams that are left.
-func (x *Path) join() error {
-	for n := len(x.sides.streams) - 1; n >= 0; n-- {
-		s, e := x.sides.streams[n], *x.sides.joints[n]
-		if err := errors.Join(x.driver.Record(e, s), x.driver.Follow(x.launch.stream, e)); err != nil {
-			return err
-		}
-		x.sides.streams = x.sides.streams[:n]
-	}
-	return nil
 }

@@ -115,7 +115,7 @@ func (x *Path) messages() error {
 		}
 	}
 	x.queue.onto(x.launch.stream, 0)
-	if err := x.join(); err != nil {
+	if err := x.sides.Join(x.launch.stream); err != nil {
 		return err
 	}
 	if x.queue.paced {

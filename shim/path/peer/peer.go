@@ -36,7 +36,7 @@ type Path struct {
 	launch    launch
 	lanes     []lane  // sends by peer, then receives by peer
 	tracks    []track // of the launch's stream, then of the side streams
-	sides     sides
+	sides     stream.Sides
 	slots     slots
 	counts    counts
 	published published

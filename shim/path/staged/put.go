@@ -177,13 +177,7 @@ func (l *launch) putEnd() (err error) {
 	if l.graph != nil {
 		err = device.Active().Store(s, l.word, 0)
 	}
-	if len(l.Relays.All) > 0 {
-		for i, side := range d.sides {
-			e := *d.joints[i]
-			err = errors.Join(err, device.Active().Record(e, side), device.Active().Follow(s, e))
-		}
-	}
-	return errors.Join(err, d.dev.End(s, l.streams[1:], l.capture))
+	return errors.Join(err, d.sides.Join(s), d.dev.End(s, l.streams[1:], l.capture))
 }
 
 // copyOut copies from device memory into staging memory.

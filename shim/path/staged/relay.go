@@ -103,19 +103,11 @@ func (l *launch) putTurn(send bool) (more bool, err error) {
 // forkSides gives each relay a stream. Receives have the side streams. Sends have half of them, if there are several.
 func (l *launch) forkSides() error {
 	all, d := l.Relays.All, l.state
-	d.sides = d.dev.Pool.Sides(d.sides[:0], min(d.mostSides, len(all)), d, l.word,
-		l.base+uint32(len(l.Steps)))
-	for i, s := range d.sides {
-		if i == 0 {
-			if err := device.Active().Record(d.dev.Joint, l.streams[0]); err != nil {
-				return err
-			}
-		}
-		if err := device.Active().Follow(s, d.dev.Joint); err != nil {
-			return err
-		}
+	if err := d.sides.Fork(d.dev, len(all), l.word, l.base+uint32(len(l.Steps)), l.streams[0]); err != nil {
+		return err
 	}
-	sends, receives := d.sides[:len(d.sides)/2], d.sides[len(d.sides)/2:]
+	half := len(d.sides.Streams) / 2
+	sends, receives := d.sides.Streams[:half], d.sides.Streams[half:]
 	for i := range all {
 		mine := receives
 		if all[i].Send {

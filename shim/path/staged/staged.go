@@ -28,12 +28,10 @@ type state struct {
 	back     device.Stream             // copies the results of launches with several steps; 0: the launch's stream does
 	turns    [steps.Rooms]device.Event // recorded after the results of a step
 
-	lanes     []*relayLane
-	words     []memory.Pinned // of the other relays
-	sides     []device.Stream // of the relays of the launch that is being put on streams
-	joints    []*device.Event // by side stream
-	mostSides int             // of a launch
-	worker    worker
+	lanes  []*relayLane
+	words  []memory.Pinned // of the other relays
+	sides  stream.Sides    // for relays
+	worker worker
 }
 
 var slot = comm.NewSlot[state]()
@@ -42,9 +40,6 @@ var slot = comm.NewSlot[state]()
 func Setup(c *comm.Core) {
 	st := &state{dev: stream.Of(c), worker: worker{open: true}}
 	st.worker.loop = st.worker.run
-	for range stream.MaxSides {
-		st.joints = append(st.joints, new(device.Event))
-	}
 	slot.Set(c, st)
 	c.AddHooks(comm.Hooks{Closed: st.close})
 }
@@ -94,7 +89,7 @@ func (st *state) prepare(c *comm.Core) (err error) {
 	if st.prepared {
 		return nil
 	}
-	err = errors.Join(st.dev.Prepare(), stream.NewEvents(&st.turns[0], &st.turns[1]), stream.NewEvents(st.joints...))
+	err = errors.Join(st.dev.Prepare(), stream.NewEvents(&st.turns[0], &st.turns[1]), st.sides.Prepare(c))
 	if err == nil && st.control.At == nil {
 		if st.control, err = st.dev.Lock(memory.PageSize); err == nil {
 			atomic.StoreUint32(st.control.Word(), st.seq)
@@ -103,11 +98,8 @@ func (st *state) prepare(c *comm.Core) (err error) {
 	if err == nil {
 		err = st.dev.Pool.Prepare()
 	}
-	if err == nil {
-		st.mostSides = stream.SidesOfLaunch(c)
-		if calls.FactsOf(c).Launches == calls.NoLaunches { // otherwise few calls have several steps
-			st.back, err = st.dev.Pool.Take()
-		}
+	if err == nil && calls.FactsOf(c).Launches == calls.NoLaunches { // otherwise few calls have several steps
+		st.back, err = st.dev.Pool.Take()
 	}
 	st.prepared = err == nil
 	return err
@@ -154,8 +146,7 @@ func (st *state) close() {
 		st.dev.Unlock(r)
 	}
 	stream.FreeEvents(&st.turns[0], &st.turns[1])
-	stream.FreeEvents(st.joints...)
-	st.dev.Pool.Leave(st)
+	st.sides.Free(st.dev.Pool)
 	st.dev.Pool.Give(st.back)
 	st.worker.close()
 	st.outgrown, st.words, st.lanes, st.graph = nil, nil, nil, nil
