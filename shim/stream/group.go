@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -86,15 +87,7 @@ func (g *group) run(all []calls.Call, launched func(*calls.Call) bool, rest func
 }
 
 // byID orders communicators in the same way on all ranks.
-func byID(a, b *comm.Core) int {
-	switch {
-	case a.ID < b.ID || a.ID == b.ID && a.Rank < b.Rank:
-		return -1
-	case a == b:
-		return 0
-	}
-	return 1
-}
+func byID(a, b *comm.Core) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Rank, b.Rank)) }
 
 // divide decides how the group's calls of one communicator run.
 func (g *group) divide(c *comm.Core) error {
