@@ -13,8 +13,10 @@ type Options struct {
 	// after each of which it yields the CPU. Then Run blocks. Spinning is useful if every rank has a CPU of its own.
 	Spin, Yield int
 	// ShortSpin, if not 0, replaces Spin + Yield after several waits of this Run have been longer than ShortSpin
-	// rounds. In that case the network is slow, and the kernel may need this CPU.
+	// rounds: after the first one if Slow is set. In that case the network is slow, and the kernel may need this CPU.
 	ShortSpin int
+	// Slow: the last Run had several such waits. Run sets it for the next.
+	Slow bool
 	// Yielder learns from one Run for the next whether yields pay; nil: they always do.
 	Yielder *Yielder
 	// Alone means that no other goroutine of this process drives a rank for which this one may wait. Run then yields to
@@ -31,7 +33,7 @@ type Options struct {
 	StallAfter time.Duration
 }
 
-// longWaits is the number of waits of more than Options.ShortSpin rounds after which Run uses ShortSpin.
+// longWaits is the number of waits of more than Options.ShortSpin rounds after which the network is slow.
 const longWaits = 8
 
 // Limits of one wait for the doorbell of an endpoint.
@@ -65,6 +67,7 @@ func Run(tasks []*Task, o *Options) error {
 		switch {
 		case err != nil:
 		case d.first == len(d.tasks):
+			o.Slow = d.long >= longWaits
 			return nil
 		case moved:
 			d.noteProgress()
@@ -194,7 +197,7 @@ func (d *driver) pause() error {
 // patience returns the number of rounds without progress before Run blocks.
 func (d *driver) patience() int {
 	switch {
-	case d.o.ShortSpin > 0 && d.long >= longWaits:
+	case d.o.ShortSpin > 0 && (d.long >= longWaits || d.o.Slow && d.long > 0):
 		return d.o.ShortSpin
 	case !d.yields:
 		return d.o.Spin

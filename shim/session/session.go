@@ -149,8 +149,10 @@ func (s *Session) Drive() error {
 		return nil
 	}
 	s.setWaiting()
-	s.opts.Yielder = Of(s.Comms[0]).Yielder()
+	st := Of(s.Comms[0])
+	s.opts.Yielder, s.opts.Slow = st.Yielder(), st.slow
 	err := exec.Run(s.tasks, &s.opts)
+	st.slow = s.opts.Slow
 	if err != nil {
 		return s.failed(err)
 	}
@@ -171,13 +173,13 @@ func (s *Session) setWaiting() {
 	}
 	c, ref := s.Comms[0], &s.refs[0]
 	s.opts.ShortSpin = 0
+	if !ref.shared() && !ref.onCircuits() {
+		s.opts.ShortSpin = 16 // about as long as a wake-up takes
+	}
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
-		switch {
-		case ref.shared():
+		if ref.shared() {
 			s.opts.Spin = 0 // the call has already spun
-		case !ref.onCircuits():
-			s.opts.ShortSpin = 16 // about as long as a wake-up takes
 		}
 	} else {
 		s.opts.Spin, s.opts.Yield = 1, 200

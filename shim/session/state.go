@@ -34,6 +34,7 @@ type State struct {
 	Seq      uint64      // number of the last collective
 	Patience Patience    // for calls that run alone in their group
 	yielder  exec.Yielder
+	slow     bool  // the last session waited long for the network (exec.Options.Slow)
 	Group    Group // the sends and receives in progress
 
 	c        *comm.Core
