@@ -13,10 +13,10 @@ type Options struct {
 	// after each of which it yields the CPU. Then Run blocks. Spinning is useful if every rank has a CPU of its own.
 	Spin, Yield int
 	// ShortSpin, if not 0, replaces Spin + Yield after several waits of this Run have been longer than ShortSpin
-	// rounds: after the first one if Slow is set. In that case the network is slow, and the kernel may need this CPU.
+	// rounds: after the first one if *Slow is set. In that case the network is slow, and the kernel may need this CPU.
 	ShortSpin int
-	// Slow: the last Run had several such waits. Run sets it for the next.
-	Slow bool
+	// Slow says whether the last Run had several such waits. Run sets it for the next; nil: no Run learns from another.
+	Slow *bool
 	// Yielder learns from one Run for the next whether yields pay; nil: they always do.
 	Yielder *Yielder
 	// Alone means that no other goroutine of this process drives a rank for which this one may wait. Run then yields to
@@ -67,7 +67,9 @@ func Run(tasks []*Task, o *Options) error {
 		switch {
 		case err != nil:
 		case d.first == len(d.tasks):
-			o.Slow = d.long >= longWaits
+			if o.Slow != nil {
+				*o.Slow = o.ShortSpin > 0 && d.long >= longWaits
+			}
 			return nil
 		case moved:
 			d.noteProgress()
@@ -197,7 +199,7 @@ func (d *driver) pause() error {
 // patience returns the number of rounds without progress before Run blocks.
 func (d *driver) patience() int {
 	switch {
-	case d.o.ShortSpin > 0 && (d.long >= longWaits || d.o.Slow && d.long > 0):
+	case d.o.ShortSpin > 0 && (d.long >= longWaits || d.long > 0 && d.o.Slow != nil && *d.o.Slow):
 		return d.o.ShortSpin
 	case !d.yields:
 		return d.o.Spin

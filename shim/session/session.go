@@ -150,9 +150,8 @@ func (s *Session) Drive() error {
 	}
 	s.setWaiting()
 	st := Of(s.Comms[0])
-	s.opts.Yielder, s.opts.Slow = st.Yielder(), st.slow
+	s.opts.Yielder, s.opts.Slow = st.Yielder(), &st.slow
 	err := exec.Run(s.tasks, &s.opts)
-	st.slow = s.opts.Slow
 	if err != nil {
 		return s.failed(err)
 	}
