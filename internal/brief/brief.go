@@ -1,9 +1,11 @@
-// Package brief shortens text that a message quotes, such as the reply of a switch or an error of another rank.
+// Package brief writes short text for messages. It shortens what they quote, such as the reply of a switch or an error
+// of another rank.
 //
 // Layer: a leaf that every layer may use.
 package brief
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 )
@@ -24,4 +26,12 @@ func Text(s string, n int) string {
 func Line(s string) string {
 	blank := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 	return Text(strings.Join(strings.FieldsFunc(s, blank), " "), 200)
+}
+
+// Count returns n with its noun, in the plural unless n is 1: "2 planes".
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

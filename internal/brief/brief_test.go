@@ -27,3 +27,11 @@ func TestLine(t *testing.T) {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 planes", 1: "1 plane", 2: "2 planes"} {
+		if got := Count(n, "plane"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

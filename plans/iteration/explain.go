@@ -3,6 +3,8 @@ package iteration
 import (
 	"context"
 	"fmt"
+
+	"lightpath/internal/brief"
 )
 
 // Point is an iteration on one fabric of a sweep.
@@ -69,11 +71,11 @@ func Advice(points []Point) string {
 	}
 	if fit == nil {
 		return text + fmt.Sprintf(" No circuits of this sweep come within 1 %% of that: the nearest are %s with "+
-			"switches of %s, %.1f %% longer.", planes(best.Planes), Millis(best.ReconfigUS), 100*best.Over())
+			"switches of %s, %.1f %% longer.", brief.Count(best.Planes, "plane"), Millis(best.ReconfigUS), 100*best.Over())
 	}
 	o := fit.Of(Iteration)
 	text += fmt.Sprintf(" Circuits come within 1 %% of that with switches of %s or faster, on %s: %+.2f %%, where "+
-		"planning each call alone takes %+.1f %%.", Millis(fit.ReconfigUS), planes(fit.Planes), 100*fit.Over(),
+		"planning each call alone takes %+.1f %%.", Millis(fit.ReconfigUS), brief.Count(fit.Planes, "plane"), 100*fit.Over(),
 		100*(fit.Of(PerCall).IterationUS/packet.IterationUS-1))
 	if o.SwitchingUS > 0 {
 		text += fmt.Sprintf(" The planes switch for %s in an iteration, and %.0f %% of it is hidden.", Millis(o.SwitchingUS),
@@ -93,11 +95,4 @@ func Millis(us float64) string {
 		return fmt.Sprintf("%.4g ms", us/1e3)
 	}
 	return fmt.Sprintf("%.4g us", us)
-}
-
-func planes(n int) string {
-	if n == 1 {
-		return "1 plane"
-	}
-	return fmt.Sprintf("%d planes", n)
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"lightpath/internal/brief"
 	"lightpath/internal/svg"
 	"lightpath/plans"
 )
@@ -144,11 +145,4 @@ func Describe(e *plans.Entry) string {
 	return fmt.Sprintf("step %d, %s for each flow", e.Step, size(e.Bytes))
 }
 
-func flows(n int) string { return counted(n, "flow") }
-
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
-}
+func flows(n int) string { return brief.Count(n, "flow") }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"lightpath/internal/brief"
 	"lightpath/internal/svg"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
@@ -291,7 +292,7 @@ func (d *drawing) note() {
 			"Without the barrier this plan needs at least %s.", d.unit.format(us)))
 	}
 	if planned := resets(d.plan.Planes); planned > 0 && d.o.StepNames == nil {
-		text := "After the last step of their plane: " + counted(planned, "reconfiguration") + " planned"
+		text := "After the last step of their plane: " + brief.Count(planned, "reconfiguration") + " planned"
 		if d.o.Measured != nil {
 			text += fmt.Sprintf(", %d measured", resets(d.o.Measured))
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"lightpath/internal/brief"
 	"lightpath/internal/svg"
 )
 
@@ -40,7 +41,7 @@ func (t *Trace) Diagram(most int) []byte {
 	}
 	d.place()
 	c := &d.canvas
-	c.Text(diagramMargin, 20, 13, "start", svg.Ink, "End of a simulated run: "+counted(len(d.lines), "line"))
+	c.Text(diagramMargin, 20, 13, "start", svg.Ink, "End of a simulated run: "+brief.Count(len(d.lines), "line"))
 	c.Text(diagramMargin, 36, diagramText, "start", svg.Faint, leftOut(earlier, unrelated))
 	c.Text(diagramMargin, 52, diagramText, "start", svg.Faint,
 		"Arrows: messages. Boxes: own steps. Red: injected faults. The time axis is not to scale; // marks long gaps.")
@@ -56,22 +57,15 @@ func (t *Trace) Diagram(most int) []byte {
 func leftOut(earlier, unrelated int) string {
 	var parts []string
 	if earlier > 0 {
-		parts = append(parts, counted(earlier, "earlier line"))
+		parts = append(parts, brief.Count(earlier, "earlier line"))
 	}
 	if unrelated > 0 {
-		parts = append(parts, counted(unrelated, "line")+" on which the violation cannot depend")
+		parts = append(parts, brief.Count(unrelated, "line")+" on which the violation cannot depend")
 	}
 	if parts == nil {
 		return "No line is left out."
 	}
 	return "Left out: " + strings.Join(parts, ", ") + "."
-}
-
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // actor returns the actor of a line that is not a message, "" for a line about the whole world.
