@@ -58,7 +58,10 @@ func Run(tasks []*Task, o *Options) error {
 	if err := chainUp(tasks); err != nil {
 		return err
 	}
-	d := driver{tasks: tasks, o: o}
+	d := driver{tasks: tasks, o: o, most: longWaits}
+	if o.Slow != nil && *o.Slow {
+		d.most = 1
+	}
 	for {
 		moved, err := d.pollAll()
 		if err == nil && !o.Deadline.IsZero() {
@@ -137,6 +140,7 @@ type driver struct {
 	first int // all tasks before this one have finished
 	idle  int // consecutive rounds without progress
 	long  int // number of waits of more than ShortSpin rounds
+	most  int // value of long from which Run uses ShortSpin
 	wait  time.Duration
 	// The present wait may yield, or has begun to block.
 	yields, blocks bool
@@ -199,7 +203,7 @@ func (d *driver) pause() error {
 // patience returns the number of rounds without progress before Run blocks.
 func (d *driver) patience() int {
 	switch {
-	case d.o.ShortSpin > 0 && (d.long >= longWaits || d.long > 0 && d.o.Slow != nil && *d.o.Slow):
+	case d.o.ShortSpin > 0 && d.long >= d.most:
 		return d.o.ShortSpin
 	case !d.yields:
 		return d.o.Spin
