@@ -247,12 +247,12 @@ func causesOf(rounds [][]Record, i int, p *Part) (last, queued int) {
 	for j := i - 1; j >= 0; j-- {
 		same := rounds[0][j].Communicator == rounds[0][i].Communicator
 		switch q := rounds[0][j].on(p.Rank); {
-		case q == nil || !q.Receives && !same:
+		case q == nil || !same && (!q.Receives || last != trace.Begin):
 		case !endsBefore(rounds, j, i, p.Rank, same && j == i-1):
 		case same:
 			return max(last, j), j
 		default:
-			last = max(last, j)
+			last = j
 		}
 	}
 	return last, last
