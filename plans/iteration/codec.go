@@ -134,10 +134,13 @@ func (p *Plan) Encode() ([]byte, error) {
 		}
 		return append(b, bytes.TrimSpace(file)...)
 	})
+	if err != nil {
+		return nil, err
+	}
 	b = encode.List(append(b, ",\n\"calls\":"...), "\n ", len(p.Calls), func(b []byte, i int) []byte {
 		return p.Calls[i].encode(b)
 	})
-	return append(b, "}\n"...), err
+	return append(b, "}\n"...), nil
 }
 
 func (c *Placed) encode(b []byte) []byte {
