@@ -30,7 +30,7 @@ type lead struct {
 	asked    time.Time     // when it last asked for paces
 	changed  time.Time     // when shares were last agreed on
 	trial    bool          // those shares were a trial whether a plane has recovered
-	patience time.Duration // until a trial after shares that were none
+	patience time.Duration // until the first trial after shares that paces called for
 }
 
 const (
