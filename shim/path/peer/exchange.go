@@ -78,8 +78,8 @@ func (e *exchange) lastPage(rank int) unsafe.Pointer { return unsafe.Add(e.of[ra
 // eight communicators have 6 % of it. Then two ranks exchange 256 MiB on an H200 in three rounds.
 const exchangeShare = 128
 
-// reserve reserves size bytes for this rank, 0 for as many as suit the device.
-func (e *exchange) reserve(driver device.Peers, ctx device.Context, size int64) (err error) {
+// reserve reserves size bytes for this rank on the device of a number, 0 for as many as suit it.
+func (e *exchange) reserve(driver device.Peers, ctx device.Context, number int, size int64) (err error) {
 	if size == 0 {
 		total, err := driver.TotalMemory()
 		if err != nil {
@@ -90,7 +90,7 @@ func (e *exchange) reserve(driver device.Peers, ctx device.Context, size int64) 
 	}
 	e.allocated = size
 	if e.of[e.me], err = spare.take(driver, ctx, size); err != nil {
-		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes: %w", size, err)
+		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w", size, number, err)
 	}
 	return nil
 }

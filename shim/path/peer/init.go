@@ -204,8 +204,8 @@ func (x *Path) offer(w sharedWhere) error {
 	if x.page.at, err = x.driver.Register(mem); err != nil {
 		return err
 	}
-	if err = x.exchange.reserve(x.driver, x.ctx, x.c.Cfg.Device.Exchange); err != nil {
-		return fmt.Errorf("device %d: %w", x.c.Device, err)
+	if err = x.exchange.reserve(x.driver, x.ctx, x.c.Device, x.c.Cfg.Device.Exchange); err != nil {
+		return err
 	}
 	own, at := x.page.rank(x.me), x.exchange.of[x.me]
 	own.bytes, own.process, own.pointer = x.exchange.allocated, x.c.Table[x.me].Process, uint64(uintptr(at))
