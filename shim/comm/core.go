@@ -84,11 +84,19 @@ func New(id Identity) *Core {
 // Blocking reports whether calls return when they are complete.
 func (c *Core) Blocking() bool { return !c.NonBlocking }
 
-// Join starts the control network of a communicator whose ranks have met. From now on a failure on one rank fails all.
+// Join starts the control network of a communicator whose ranks have met. From now on a failure on one rank fails all,
+// also one from before.
 func (c *Core) Join(star *control.Star) {
 	c.Star = star
 	star.Start(control.Events{Deliver: c.Deliver, Departed: c.peerDeparted, Lost: c.peerLost})
+	f := &c.failure
+	f.mu.Lock()
 	c.life.joined.Store(true)
+	untold := f.untold
+	f.mu.Unlock()
+	if untold != nil {
+		untold()
+	}
 }
 
 // CountLocal counts how the ranks are placed on hosts and in processes.

@@ -27,13 +27,8 @@ func (c *Core) Departures() []control.Departure {
 	return slices.Clone(c.gone.list)
 }
 
-// peerDeparted is called when a rank has said goodbye. That is no failure if the communicator has been made: this rank
-// may have made all its calls too.
+// peerDeparted is called when a rank has said goodbye. That is no failure: this rank may have made all its calls too.
 func (c *Core) peerDeparted(d control.Departure) {
-	if c.Rank == 0 && int(c.messages.ready.Load()) < c.Ranks {
-		c.Spread(fmt.Errorf("shim: %s left while the communicator was made: %w", c.Table[d.Rank].Where(), errdefs.ErrRemote))
-		return
-	}
 	c.gone.mu.Lock()
 	c.gone.list = append(c.gone.list, d)
 	c.gone.mu.Unlock()

@@ -27,6 +27,8 @@ type failure struct {
 	heard sync.Once     // closes told
 	mu    sync.Mutex
 	wake  []func()
+	// untold tells the other ranks of a failure from before the control network worked. [Core.Join] does that.
+	untold func()
 }
 
 // FailedChan is closed when the communicator has failed.
@@ -40,13 +42,18 @@ func (c *Core) OnFailure(wake func()) {
 }
 
 // fail records the first failure and wakes everything that waits on this rank. It calls tell first, which tells the
-// other ranks: a process may end as soon as its call returns.
+// other ranks: a process may end as soon as its call returns. Before the control network works, it leaves tell to Join.
 func (c *Core) fail(err error, tell func()) {
 	f := &c.failure
 	if !f.begun.CompareAndSwap(false, true) {
 		return
 	}
+	f.mu.Lock()
 	joined := c.Joined()
+	if !joined {
+		f.untold = tell
+	}
+	f.mu.Unlock()
 	if tell != nil && joined {
 		tell()
 	}
