@@ -8,7 +8,8 @@ import (
 type choice struct {
 	pow2      bool  // row is for powers of two only
 	ranks     int   // row is for at most so many ranks; 0: for any number
-	min, max  int64 // bytes of a block
+	min, max  int64 // bytes of a block; that of an AllReduce is the whole message
+	part      int64 // at most so many bytes of a block over ranks; 0: any number
 	algorithm string
 }
 
@@ -20,24 +21,25 @@ type Choices [schedule.NumCollectives][]choice
 
 // Packets and Circuits are the choices on packet planes and on planes with circuits.
 //
-// On packet planes small messages take the fewest rounds, and large messages the fewest bytes per rank. If two
-// algorithms send as many bytes, few ranks are faster with fewer rounds of larger pieces. Up to four ranks send short
-// blocks to each other in one round; with longer ones they fill a port's queue. In a ring, a port receives from one rank
-// only. An all-to-all is one round there, since nothing orders its steps; Bruck's algorithm saves messages, which pays
-// if they are many more than the rounds. On circuits, steps should be permutations that recur: halving and doubling
-// (SWOT 2.1.2) on powers of two, else the ring, which needs no switching.
+// On packet planes small messages take the fewest rounds. Large messages take the ring, where a port receives from one
+// rank only. In other algorithms ranks change their peers, and a rank that is ahead sends to a port that still receives
+// from another rank. That delays the rank behind, so ranks drift apart, and ports stand idle (bench/RESULTS.md, TCP
+// planes). In between, ranks send blocks to each other in one round. An all-to-all is one round, too, since nothing
+// orders its steps; Bruck's algorithm saves messages, which pays if they are many more than the rounds.
+//
+// On circuits, steps should be permutations that recur: halving and doubling (SWOT 2.1.2) on powers of two, else the
+// ring, which needs no switching.
 var Packets = &Choices{
 	schedule.AllReduce: {
 		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"},
-		{pow2: true, max: 1 << 20, algorithm: "rabenseifner"},
-		{pow2: true, ranks: 4, max: 16 << 20, algorithm: "rabenseifner"},
+		{pow2: true, part: 32 << 10, max: anySize, algorithm: "rabenseifner"},
 		{max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"},
 	},
-	schedule.AllGather: {{ranks: 4, max: 16 << 10, algorithm: "direct"}, {max: 64 << 10, algorithm: "bruck"},
-		{max: anySize, algorithm: "ring"}},
-	schedule.ReduceScatter: {{ranks: 4, max: 16 << 10, algorithm: "pairwise"},
+	schedule.AllGather: {{ranks: 4, max: 32 << 10, algorithm: "direct"}, {max: 16 << 10, algorithm: "bruck"},
+		{max: 32 << 10, algorithm: "direct"}, {max: anySize, algorithm: "ring"}},
+	schedule.ReduceScatter: {{ranks: 4, max: 32 << 10, algorithm: "pairwise"},
 		{ranks: 2, max: anySize, algorithm: "pairwise"},
-		{pow2: true, max: 64 << 10, algorithm: "rabenseifner"}, {max: 64 << 10, algorithm: "pairwise"},
+		{pow2: true, max: 16 << 10, algorithm: "rabenseifner"}, {max: 32 << 10, algorithm: "pairwise"},
 		{max: anySize, algorithm: "ring"}},
 	schedule.AllToAll: {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"},
 		{max: anySize, algorithm: "pairwise"}},
@@ -67,8 +69,8 @@ func Choose(coll schedule.Collective, blockBytes int64, ranks int, from *Choices
 		return name
 	}
 	for _, row := range from[coll] {
-		if blockBytes >= row.min && blockBytes <= row.max && (!row.pow2 || ranks&(ranks-1) == 0) &&
-			(row.ranks == 0 || ranks <= row.ranks) {
+		if blockBytes >= row.min && blockBytes <= row.max && (row.part == 0 || blockBytes <= row.part*int64(ranks)) &&
+			(!row.pow2 || ranks&(ranks-1) == 0) && (row.ranks == 0 || ranks <= row.ranks) {
 			return row.algorithm
 		}
 	}

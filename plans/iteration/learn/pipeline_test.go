@@ -87,13 +87,14 @@ func (p *pipeline) iteration(us, compute float64, late func() float64) {
 func (p *pipeline) message(comm, src, dst int, begin, us float64) {
 	posted := p.now[dst]
 	start := math.Max(begin, posted)
-	p.now[dst], p.free[comm] = start+us, start+us
-	on := []Part{{Rank: src, StartUS: begin, EndUS: start + us}, {Rank: dst, StartUS: posted, EndUS: start + us, Receives: true}}
+	end := start + us
+	p.now[dst], p.free[comm] = end, end
+	on := []Part{{Rank: src, StartUS: begin, EndUS: end}, {Rank: dst, StartUS: posted, EndUS: end, Receives: true}}
 	if src > dst {
 		on[0], on[1] = on[1], on[0]
 	}
 	c := trace.Call{Communicator: comm, Flows: [][2]int{{0, 1}}, Bytes: 8}
-	p.run = append(p.run, Record{Call: c, StartUS: start, EndUS: start + us, On: on})
+	p.run = append(p.run, Record{Call: c, StartUS: start, EndUS: end, On: on})
 }
 
 // TestPipeline: each communicator repeats one message for every micro-batch, but the iteration is that of all of them.
