@@ -295,7 +295,7 @@ func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) e
 	}
 	tuned, err := c.AwaitAll(tune(c, kind))
 	if err == nil {
-		err = dispatch.Adopt(c, tuned)
+		err = dispatch.Adopt(c, kind, tuned)
 	}
 	if err != nil {
 		return err

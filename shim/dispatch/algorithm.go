@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"lightpath/collectives/schedule"
+	"lightpath/shim/settings"
 )
 
 // choice is a row of the table of algorithms.
@@ -19,37 +20,49 @@ const anySize = 1<<63 - 1
 // rank knows (collective, bytes, ranks, circuits or not), so ranks cannot differ.
 type Choices [schedule.NumCollectives][]choice
 
-// Packets and Circuits are the choices on packet planes and on planes with circuits.
+// On returns the choices on packet planes of a transport. Small messages take the fewest rounds. Large messages take the
+// ring, where a port receives from one rank only. In other algorithms ranks change their peers, and a rank that is ahead
+// sends to a port that still receives from another rank. That delays the rank behind, so ranks drift apart, and ports
+// stand idle (bench/RESULTS.md, TCP planes). In between, ranks send blocks to each other in one round. An all-to-all is
+// one round, too, since nothing orders its steps; Bruck's algorithm saves messages, which pays if they are many more
+// than the rounds.
 //
-// On packet planes small messages take the fewest rounds. Large messages take the ring, where a port receives from one
-// rank only. In other algorithms ranks change their peers, and a rank that is ahead sends to a port that still receives
-// from another rank. That delays the rank behind, so ranks drift apart, and ports stand idle (bench/RESULTS.md, TCP
-// planes). In between, ranks send blocks to each other in one round. An all-to-all is one round, too, since nothing
-// orders its steps; Bruck's algorithm saves messages, which pays if they are many more than the rounds.
-//
-// On circuits, steps should be permutations that recur: halving and doubling (SWOT 2.1.2) on powers of two, else the
-// ring, which needs no switching.
-var Packets = &Choices{
-	schedule.AllReduce: {
-		{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"},
-		{pow2: true, part: 32 << 10, max: anySize, algorithm: "rabenseifner"},
-		{max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"},
-	},
-	schedule.AllGather: {{ranks: 4, max: 32 << 10, algorithm: "direct"}, {max: 16 << 10, algorithm: "bruck"},
-		{max: 32 << 10, algorithm: "direct"}, {max: anySize, algorithm: "ring"}},
-	schedule.ReduceScatter: {{ranks: 4, max: 32 << 10, algorithm: "pairwise"},
-		{ranks: 2, max: anySize, algorithm: "pairwise"},
-		{pow2: true, max: 16 << 10, algorithm: "rabenseifner"}, {max: 32 << 10, algorithm: "pairwise"},
-		{max: anySize, algorithm: "ring"}},
-	schedule.AllToAll: {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"},
-		{max: anySize, algorithm: "pairwise"}},
-	schedule.Broadcast: {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
-	schedule.Reduce:    {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
-	schedule.Gather:    {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
-	schedule.Scatter:   {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+// Rounds count for larger blocks on a faster network. The size for RDMA and network plugins is not measured: it follows
+// from the rough costs of packet planes.
+func On(transport string) *Choices {
+	if transport == settings.TransportRDMA || transport == settings.TransportNet {
+		return fastPackets
+	}
+	return packetChoices
 }
 
-// Circuits is the choice on planes with circuits: see [Packets].
+var packetChoices, fastPackets = onPackets(32 << 10), onPackets(128 << 10)
+
+// onPackets returns the choices on packet planes. few is the largest block per rank for which rounds count.
+func onPackets(few int64) *Choices {
+	return &Choices{
+		schedule.AllReduce: {
+			{pow2: true, max: 16 << 10, algorithm: "recursive-doubling-xor"},
+			{pow2: true, part: few, max: anySize, algorithm: "rabenseifner"},
+			{max: 32 << 10, algorithm: "recursive-doubling-xor"}, {max: anySize, algorithm: "ring"},
+		},
+		schedule.AllGather: {{ranks: 4, max: few, algorithm: "direct"}, {max: few / 2, algorithm: "bruck"},
+			{max: few, algorithm: "direct"}, {max: anySize, algorithm: "ring"}},
+		schedule.ReduceScatter: {{ranks: 4, max: few, algorithm: "pairwise"},
+			{ranks: 2, max: anySize, algorithm: "pairwise"},
+			{pow2: true, max: few / 2, algorithm: "rabenseifner"}, {max: few, algorithm: "pairwise"},
+			{max: anySize, algorithm: "ring"}},
+		schedule.AllToAll: {{ranks: 16, max: anySize, algorithm: "pairwise"}, {max: 2 << 10, algorithm: "bruck"},
+			{max: anySize, algorithm: "pairwise"}},
+		schedule.Broadcast: {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
+		schedule.Reduce:    {{max: 64 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "ring"}},
+		schedule.Gather:    {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+		schedule.Scatter:   {{max: 16 << 10, algorithm: "binomial"}, {max: anySize, algorithm: "direct"}},
+	}
+}
+
+// Circuits is the choice on planes with circuits. Steps should be permutations that recur: halving and doubling (SWOT
+// 2.1.2) on powers of two, else the ring, which needs no switching.
 var Circuits = &Choices{
 	schedule.AllReduce: {{pow2: true, max: anySize, algorithm: "rabenseifner"}, {max: anySize, algorithm: "ring"}},
 	schedule.AllGather: {{pow2: true, max: anySize, algorithm: "recursive-doubling"},

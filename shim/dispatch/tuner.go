@@ -229,13 +229,14 @@ func describe(all []tuned) string {
 	return strings.Join(texts, ", ") + " (bytes of a block)"
 }
 
-// adopted are the choices of communicators with a tuner.
+// adopted are the choices of communicators on packet planes.
 var adopted = comm.NewSlot[Choices]()
 
-// Adopt makes the leader's answers the choices of a communicator on packet planes. All ranks call it before their first
-// call.
-func Adopt(c *comm.Core, body []byte) error {
+// Adopt sets the choices of a communicator on packet planes of a transport. The answers of the leader's tuner come
+// first, if there are any. All ranks call Adopt before their first call.
+func Adopt(c *comm.Core, transport string, body []byte) error {
 	if len(body) == 0 {
+		adopted.Set(c, On(transport))
 		return nil
 	}
 	var all []tuned
@@ -250,16 +251,11 @@ func Adopt(c *comm.Core, body []byte) error {
 		choices[a.Collective] = append(choices[a.Collective], choice{min: a.Min, max: a.Max, algorithm: a.Algorithm})
 	}
 	for coll := range choices {
-		choices[coll] = append(choices[coll], Packets[coll]...)
+		choices[coll] = append(choices[coll], On(transport)[coll]...)
 	}
 	adopted.Set(c, &choices)
 	return nil
 }
 
-// PacketsOf returns the choices of a communicator on packet planes.
-func PacketsOf(c *comm.Core) *Choices {
-	if tuned := adopted.Of(c); tuned != nil {
-		return tuned
-	}
-	return Packets
-}
+// PacketsOf returns what [Adopt] has set.
+func PacketsOf(c *comm.Core) *Choices { return adopted.Of(c) }

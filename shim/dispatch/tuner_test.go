@@ -60,7 +60,7 @@ func TestAsk(t *testing.T) {
 // TestAdopt: sizes without an answer have the usual choices, and answers that are no algorithms are refused.
 func TestAdopt(t *testing.T) {
 	c := comm.New(comm.Identity{Ranks: 3})
-	assert.NoError(t, Adopt(c, []byte(`[{"Collective":0,"Min":1025,"Max":4096,"Algorithm":"ring"}]`)))
+	assert.NoError(t, Adopt(c, "tcp", []byte(`[{"Collective":0,"Min":1025,"Max":4096,"Algorithm":"ring"}]`)))
 	for block, want := range map[int64]string{
 		1024: "recursive-doubling-xor", 1025: "ring", 4096: "ring", 4097: "recursive-doubling-xor",
 	} {
@@ -69,7 +69,7 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 	for _, body := range []string{"{", `[{"Collective":99,"Algorithm":"ring"}]`, `[{"Collective":0,"Algorithm":"rung"}]`} {
-		if err := Adopt(c, []byte(body)); !errors.Is(err, control.ErrMessage) {
+		if err := Adopt(c, "tcp", []byte(body)); !errors.Is(err, control.ErrMessage) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}

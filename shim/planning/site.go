@@ -36,8 +36,10 @@ type Site struct {
 	Planes   []fabric.Plane
 	Template *plans.Problem
 	Pods     [][]int // the ranks of each pod of the fabric; nil where it has fewer than two
-	// Packets has the costs of the communicator's packet planes. nil: all calls use circuits.
+	// Packets has the costs of the communicator's packet planes, and Choices their algorithms. Packets is nil if all calls
+	// use circuits.
 	Packets *packets.Costs
+	Choices *dispatch.Choices
 }
 
 // NewSite returns the site of a communicator whose ranks have those ports of a fabric.
@@ -47,7 +49,7 @@ func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 	t.Final = plans.Final{Kind: plans.FinalInitial}
 	return Site{Cfg: cfg, Ranks: len(ports), Places: circuit.Place(ports, fab.Ranks), fabric: fab.Digest(),
 		name: fab.Name, Planes: fab.Planes,
-		Template: t, Pods: dispatch.PodsOf(fab, ports)}
+		Template: t, Pods: dispatch.PodsOf(fab, ports), Choices: dispatch.On("tcp")}
 }
 
 // static reports whether communicators use the circuits that they find.
@@ -92,7 +94,7 @@ func (o *Site) OnPackets(s calls.Shape, p *plans.Problem) bool {
 	if o.Packets == nil || o.Cfg.Plan.Planner != planner.Auto || s.Request != (calls.Shape{}).Request {
 		return false
 	}
-	us, err := dispatch.PacketsUS(s, o.Ranks, dispatch.Packets, o.Cfg, o.Packets)
+	us, err := dispatch.PacketsUS(s, o.Ranks, o.Choices, o.Cfg, o.Packets)
 	return err == nil && o.Packets.Faster(us, p, len(o.Planes))
 }
 
