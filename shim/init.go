@@ -243,6 +243,7 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 	membership.ExchangeFailures(c)
 	if c.Cfg.Sockets.Heartbeat > 0 {
 		if err := star.Probe(c.Cfg.Sockets.Heartbeat); err != nil {
+			star.Close()
 			return err
 		}
 	}
