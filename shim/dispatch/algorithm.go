@@ -10,25 +10,27 @@ type choice struct {
 	pow2      bool  // row is for powers of two only
 	ranks     int   // row is for at most so many ranks; 0: for any number
 	min, max  int64 // bytes of a block; that of an AllReduce is the whole message
-	part      int64 // at most so many bytes of a block over ranks; 0: any number
+	part      int64 // at most so many bytes of a block, divided by the ranks; 0: any number
 	algorithm string
 }
 
 const anySize = 1<<63 - 1
 
 // Choices has rows in order for each collective; the first that fits is taken. They are pure functions of what every
-// rank knows (collective, bytes, ranks, circuits or not), so ranks cannot differ.
+// rank knows (collective, bytes, ranks, transport), so ranks cannot differ.
 type Choices [schedule.NumCollectives][]choice
 
-// On returns the choices on packet planes of a transport. Small messages take the fewest rounds. Large messages take the
-// ring, where a port receives from one rank only. In other algorithms ranks change their peers, and a rank that is ahead
-// sends to a port that still receives from another rank. That delays the rank behind, so ranks drift apart, and ports
-// stand idle (bench/RESULTS.md, TCP planes). In between, ranks send blocks to each other in one round. An all-to-all is
-// one round, too, since nothing orders its steps; Bruck's algorithm saves messages, which pays if they are many more
-// than the rounds.
+// On returns the choices on packet planes of a transport.
 //
-// Rounds count for larger blocks on a faster network. The size for RDMA and network plugins is not measured: it follows
-// from the rough costs of packet planes.
+//   - Small messages take the fewest rounds.
+//   - AllGather and ReduceScatter send larger blocks straight to their ranks, in one round. AllToAll sends all so:
+//     nothing orders its steps. Bruck's algorithm saves messages, which pays if they are many more than the rounds.
+//   - Large messages take the ring, where a port receives from one rank only. In other algorithms ranks change their
+//     peers, and a rank that is ahead sends to a port that still receives from another rank. That delays the rank
+//     behind, so ranks drift apart, and ports stand idle (bench/RESULTS.md, TCP planes).
+//
+// Rounds count for larger messages on a faster network. The size for RDMA and network plugins is not measured: it
+// follows from the rough costs of packet planes.
 func On(transport string) *Choices {
 	if transport == settings.TransportRDMA || transport == settings.TransportNet {
 		return fastPackets
