@@ -150,12 +150,13 @@ func (p *port) try(n int) {
 		held := errors.Is(err, controller.ErrHeld)
 		p.w.line(trace.Internal, q.node.name, "", "refuses port %d: %v", p.index, err)
 		c.down.carry(p.alive(func() {
-			if held {
-				p.host.lose(fmt.Errorf("port %d: %w", p.index, err))
-				p.host.look()
-			} else if p.c == nil || p.c == c {
+			switch {
+			case !held && (p.c == nil || p.c == c):
 				p.c = nil
 				p.w.after(pause, next)
+			case held && p.c == c: // otherwise the process has ended, or asks again
+				p.host.lose(fmt.Errorf("port %d: %w", p.index, err))
+				p.host.look()
 			}
 		}))
 	})
