@@ -42,6 +42,8 @@ type Config struct {
 	// Absent says which ports had no rank under the controller before, as far as the journal shows; nil: every port
 	// may have had one.
 	Absent []bool
+	// Lost says which of the Absent ports had a rank that disconnected without a goodbye; nil: none.
+	Lost []bool
 	// Grace is the grace time after a takeover; 0: DefaultGrace. During it, ranks of the controller before come back
 	// and claim their leases; no other leases are granted. It ends early when every port that is not Absent has a
 	// rank.
@@ -139,6 +141,8 @@ func (c Config) complete() (*Config, error) {
 		return nil, fmt.Errorf("controller: config initial: %d maps for %d planes", len(c.Initial), len(c.Planes))
 	case c.Absent != nil && len(c.Absent) != c.Ports:
 		return nil, fmt.Errorf("controller: config absent: %d entries for %d ports", len(c.Absent), c.Ports)
+	case c.Lost != nil && len(c.Lost) != c.Ports:
+		return nil, fmt.Errorf("controller: config lost: %d entries for %d ports", len(c.Lost), c.Ports)
 	case c.Recovered != nil && len(c.Recovered) != len(c.Planes):
 		return nil, fmt.Errorf("controller: config recovered: %d entries for %d planes", len(c.Recovered), len(c.Planes))
 	}

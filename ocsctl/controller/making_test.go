@@ -132,6 +132,43 @@ func TestStalledRankReturns(t *testing.T) {
 	}
 }
 
+// TestLateRanksMaySend: after a takeover, circuits of ports that had a rank stay until a rank attaches there. No rank
+// came in time, or the rank had disconnected from the controller before without a goodbye.
+func TestLateRanksMaySend(t *testing.T) {
+	for name, k := range map[string]struct{ absent, lost []bool }{
+		"late":        {},
+		"lost before": {[]bool{true, false, false, true}, []bool{true, false, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+				c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}
+				c.Grace, c.Absent, c.Lost = time.Second, k.absent, k.lost
+				r.absent = 1 + 0
+			})
+			for p := 1; p < 4; p++ {
+				r.s[p].Detach(true)
+			}
+			before := r.plane(0).Map
+			r.pass(2 * time.Second)
+			r.attach(1)
+			r.attach(2)
+			require.NoError(t, r.s[1].Acquire(1, with(1, 20, 1, 2)))
+			r.pass(time.Second)
+			if a := r.answered(1); len(a) != 1 || a[0].mask != 1 || !r.plane(0).Map.Equal(before) {
+				t.Errorf("answers %v, map %v", a, r.plane(0).Map)
+			}
+			require.NoError(t, r.s[1].Release(1, 20))
+			r.attach(0)
+			r.attach(3)
+			require.NoError(t, r.s[1].Acquire(2, with(1, 20, 1, 2)))
+			r.pass(time.Second)
+			if m := r.plane(0).Map; m[1] != 2 || m[2] != 1 {
+				t.Errorf("map %v", m)
+			}
+		})
+	}
+}
+
 // TestLeaseChecks: circuits need a shared lease, its ports, and a map for each plane.
 func TestLeaseChecks(t *testing.T) {
 	good := with(3, 1, 0, 1)

@@ -16,6 +16,8 @@ func (m *machine) start(now int64) {
 	waits := m.cfg.Recovered != nil && m.awaitsRanks()
 	if waits {
 		m.grace = now + int64(m.cfg.Grace)
+	} else if m.cfg.Recovered != nil {
+		m.loseAbsent()
 	}
 	if m.cfg.Journal != nil {
 		m.event(now, Event{Kind: TookOver, Plane: -1, Port: -1, Who: m.cfg.Name})
@@ -192,10 +194,22 @@ func (m *machine) awaitsRanks() bool {
 	return false
 }
 
+// loseAbsent marks the ports whose ranks may still send: they have not come back, or they disconnected from the
+// controller before without a goodbye. The marks last until the next rank that attaches has left: it may be one of
+// theirs, which comes late.
+func (m *machine) loseAbsent() {
+	for p := range m.ports {
+		if m.awaits(p) || m.ports[p] == nil && m.cfg.Lost != nil && m.cfg.Lost[p] {
+			m.lost[p] = m.nextID + 1
+		}
+	}
+}
+
 // graceEnds ends the grace time: planes whose next move needs a rank that has not come back fail.
 func (m *machine) graceEnds(now int64) {
 	m.event(now, Event{Kind: Settled, Plane: -1, Port: -1, Who: m.cfg.Name})
 	m.grace = 0
+	m.loseAbsent()
 	m.refuseOthers(math.MaxUint64)
 	for _, pl := range m.planes {
 		r := m.round(pl)

@@ -11,12 +11,13 @@ import (
 // historyTimeout bounds how long a takeover waits for the history.
 const historyTimeout = 2 * time.Second
 
-// absent returns which ports had no rank when the rule before ended. It reads the history up to event last. If the
-// history does not show it, the port may have had a rank.
-func absent(ctx context.Context, h controller.History, ports int, last uint64) ([]bool, error) {
+// absent returns which ports had no rank when the rule before ended, and which of them were lost: their rank
+// disconnected without a goodbye. It reads the history up to event last. If the history does not show it, the port may
+// have had a rank.
+func absent(ctx context.Context, h controller.History, ports int, last uint64) (gone, lost []bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
-	a := absence{gone: make([]bool, ports), known: make([]bool, ports)}
+	a := absence{gone: make([]bool, ports), lost: make([]bool, ports), known: make([]bool, ports)}
 	q := controller.Query{
 		Plane: controller.AnyPlane, Before: last + 1,
 		Kinds: []controller.EventKind{
@@ -26,15 +27,15 @@ func absent(ctx context.Context, h controller.History, ports int, last uint64) (
 	for {
 		events, err := h.History(ctx, q)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for i := range events {
 			if a.note(&events[i]) {
-				return a.gone, nil
+				return a.gone, a.lost, nil
 			}
 		}
 		if len(events) == 0 {
-			return a.gone, nil
+			return a.gone, a.lost, nil
 		}
 		q.Before = events[len(events)-1].Seq
 	}
@@ -42,9 +43,9 @@ func absent(ctx context.Context, h controller.History, ports int, last uint64) (
 
 // absence collects which ports had no rank, from events that are read from the newest to older ones.
 type absence struct {
-	gone, known []bool // by port
-	settled     bool   // the rule with this token ended its grace time: ranks of earlier rules are gone
-	token       uint64
+	gone, lost, known []bool // by port
+	settled           bool   // the rule with this token ended its grace time: ranks of earlier rules are gone
+	token             uint64
 }
 
 // note takes the next older event, and reports whether no older one is needed.
@@ -63,6 +64,7 @@ func (a *absence) note(e *controller.Event) (enough bool) {
 		}
 	case e.Port < len(a.gone) && !a.known[e.Port]:
 		a.gone[e.Port], a.known[e.Port] = e.Kind == controller.Detached, true
+		a.lost[e.Port] = e.Kind == controller.Detached && e.Err != ""
 	}
 	return !slices.Contains(a.known, false)
 }

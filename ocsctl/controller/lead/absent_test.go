@@ -64,12 +64,28 @@ func TestAbsent(t *testing.T) {
 		}
 		last := uint64(len(p.events))
 		p.events = append(p.events, controller.Event{Seq: last + 1, Token: 99, Kind: in, Plane: -1, Port: 1}) // of this rule
-		if got, err := absent(t.Context(), p, 3, last); err != nil || !slices.Equal(got, c.want) {
+		if got, _, err := absent(t.Context(), p, 3, last); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}
 	}
 	broken := errors.New("broken")
-	if got, err := absent(t.Context(), &past{err: broken}, 3, 0); got != nil || !errors.Is(err, broken) {
+	if got, _, err := absent(t.Context(), &past{err: broken}, 3, 0); got != nil || !errors.Is(err, broken) {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestLost: a port is lost if the last that its rank did was to disconnect without a goodbye.
+func TestLost(t *testing.T) {
+	p := &past{}
+	for i, e := range []controller.Event{
+		{Kind: controller.Attached, Port: 0}, {Kind: controller.Attached, Port: 1}, {Kind: controller.Attached, Port: 2},
+		{Kind: controller.Detached, Port: 2, Err: "without goodbye"}, {Kind: controller.Attached, Port: 2},
+		{Kind: controller.Detached, Port: 2}, {Kind: controller.Detached, Port: 1, Err: "without goodbye"},
+	} {
+		e.Seq, e.Plane = uint64(i+1), -1
+		p.events = append(p.events, e)
+	}
+	if _, lost, err := absent(t.Context(), p, 3, 7); err != nil || !slices.Equal(lost, []bool{false, true, false}) {
+		t.Errorf("%v, %v", lost, err)
 	}
 }
