@@ -99,7 +99,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 		return err
 	}
 	costs := dispatch.PacketCosts(transport, fab.Fabric)
-	p.Site.Packets, p.Site.Choices = &costs, dispatch.On(transport)
+	p.Site.Packets, p.Site.Choices = &costs, dispatch.PacketChoices(transport)
 	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}

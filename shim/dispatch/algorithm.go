@@ -20,7 +20,7 @@ const anySize = 1<<63 - 1
 // rank knows (collective, bytes, ranks, transport), so ranks cannot differ.
 type Choices [schedule.NumCollectives][]choice
 
-// On returns the choices on packet planes of a transport.
+// PacketChoices returns the choices on packet planes of a transport.
 //
 //   - Small messages take the fewest rounds.
 //   - AllGather and ReduceScatter send larger blocks straight to their ranks, in one round. AllToAll sends all so:
@@ -31,14 +31,14 @@ type Choices [schedule.NumCollectives][]choice
 //
 // Rounds count for larger messages on a faster network. The size for RDMA and network plugins is not measured: it
 // follows from the rough costs of packet planes.
-func On(transport string) *Choices {
+func PacketChoices(transport string) *Choices {
 	if transport == settings.TransportRDMA || transport == settings.TransportNet {
-		return fastPackets
+		return fastChoices
 	}
-	return packetChoices
+	return tcpChoices
 }
 
-var packetChoices, fastPackets = onPackets(32 << 10), onPackets(128 << 10)
+var tcpChoices, fastChoices = onPackets(32 << 10), onPackets(128 << 10)
 
 // onPackets returns the choices on packet planes. few is the largest block per rank for which rounds count.
 func onPackets(few int64) *Choices {

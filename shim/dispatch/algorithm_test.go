@@ -34,17 +34,17 @@ func TestChooseAlgorithm(t *testing.T) {
 		{schedule.ReduceScatter, 32 << 10, 5, "pairwise"},
 		{schedule.ReduceScatter, 64<<10 + 1, 2, "pairwise"},
 	} {
-		if got := Choose(k.coll, k.block, k.ranks, On("tcp"), nil); got != k.want {
+		if got := Choose(k.coll, k.block, k.ranks, PacketChoices("tcp"), nil); got != k.want {
 			t.Errorf("%v of %d bytes on %d ranks: %s, want %s", k.coll, k.block, k.ranks, got, k.want)
 		}
 	}
-	if got := Choose(schedule.AllReduce, 1<<20, 8, On("rdma"), nil); got != "rabenseifner" {
+	if got := Choose(schedule.AllReduce, 1<<20, 8, PacketChoices("rdma"), nil); got != "rabenseifner" {
 		t.Errorf("RDMA: AllReduce of 1 MiB on 8 ranks: %s", got)
 	}
 	for coll := schedule.Collective(0); coll < schedule.NumCollectives; coll++ {
 		for ranks := 1; ranks <= 17; ranks++ {
 			for block := int64(1); block <= 1<<30; block *= 2 {
-				for _, from := range []*Choices{On("tcp"), On("rdma"), Circuits} {
+				for _, from := range []*Choices{PacketChoices("tcp"), PacketChoices("rdma"), Circuits} {
 					if name := Choose(coll, block, ranks, from, nil); !schedule.Defined(coll, name, ranks) {
 						t.Fatalf("%v of %d bytes on %d ranks: %s is not defined", coll, block, ranks, name)
 					}

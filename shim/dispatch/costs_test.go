@@ -27,7 +27,7 @@ func TestPacketsUS(t *testing.T) {
 	} {
 		costs := PacketCosts(k.transport, k.fab)
 		s := calls.Shape{Kind: k.kind, Type: datatype.Float32, Count: 1000}
-		us, err := PacketsUS(s, 4, On("tcp"), &settings.Config{}, &costs)
+		us, err := PacketsUS(s, 4, PacketChoices("tcp"), &settings.Config{}, &costs)
 		if err != nil || math.Abs(us-k.want) > 1e-9 || costs.Stated != (k.fab == stated) {
 			t.Errorf("%s: %v us, %v, want %v", name, us, err, k.want)
 		}

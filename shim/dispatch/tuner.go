@@ -236,7 +236,7 @@ var adopted = comm.NewSlot[Choices]()
 // first, if there are any. All ranks call Adopt before their first call.
 func Adopt(c *comm.Core, transport string, body []byte) error {
 	if len(body) == 0 {
-		adopted.Set(c, On(transport))
+		adopted.Set(c, PacketChoices(transport))
 		return nil
 	}
 	var all []tuned
@@ -251,7 +251,7 @@ func Adopt(c *comm.Core, transport string, body []byte) error {
 		choices[a.Collective] = append(choices[a.Collective], choice{min: a.Min, max: a.Max, algorithm: a.Algorithm})
 	}
 	for coll := range choices {
-		choices[coll] = append(choices[coll], On(transport)[coll]...)
+		choices[coll] = append(choices[coll], PacketChoices(transport)[coll]...)
 	}
 	adopted.Set(c, &choices)
 	return nil

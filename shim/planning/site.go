@@ -36,7 +36,7 @@ type Site struct {
 	Planes   []fabric.Plane
 	Template *plans.Problem
 	Pods     [][]int // the ranks of each pod of the fabric; nil where it has fewer than two
-	// Packets has the costs of the communicator's packet planes, and Choices their algorithms. Packets is nil if all calls
+	// Packets has the costs of the communicator's packet planes, and Choices their algorithms. Both are nil if all calls
 	// use circuits.
 	Packets *packets.Costs
 	Choices *dispatch.Choices
@@ -49,7 +49,7 @@ func NewSite(cfg *settings.Config, fab *fabric.Fabric, ports []int) Site {
 	t.Final = plans.Final{Kind: plans.FinalInitial}
 	return Site{Cfg: cfg, Ranks: len(ports), Places: circuit.Place(ports, fab.Ranks), fabric: fab.Digest(),
 		name: fab.Name, Planes: fab.Planes,
-		Template: t, Pods: dispatch.PodsOf(fab, ports), Choices: dispatch.On("tcp")}
+		Template: t, Pods: dispatch.PodsOf(fab, ports)}
 }
 
 // static reports whether communicators use the circuits that they find.

@@ -30,6 +30,7 @@ func siteAt(ports ...int) *Site {
 	s := NewSite(&settings.Config{Plan: settings.Plan{
 		Planner: planner.Auto, Limit: 10 * time.Second, Tolerance: 0.01, Wait: true,
 	}}, fab, ports)
+	s.Choices = dispatch.PacketChoices("tcp")
 	return &s
 }
 
