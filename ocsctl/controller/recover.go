@@ -195,8 +195,8 @@ func (m *machine) awaitsRanks() bool {
 }
 
 // loseAbsent marks the ports whose ranks may still send: they have not come back, or they disconnected from the
-// controller before without a goodbye. The marks last until the next rank that attaches has left: it may be one of
-// theirs, which comes late.
+// controller before without a goodbye. A mark ends when a rank attaches at the port. It also ends when all ranks
+// that are attached now have left, and the next one that attaches, too: that one may come late.
 func (m *machine) loseAbsent() {
 	for p := range m.ports {
 		if m.awaits(p) || m.ports[p] == nil && m.cfg.Lost != nil && m.cfg.Lost[p] {
