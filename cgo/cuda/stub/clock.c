@@ -26,7 +26,6 @@ static const unsigned rates[WIRES] = {COST_memory * 1000, COST_interconnect * 10
 
 /* All zero at first. */
 struct state {
-  uint64_t turn[MAX_DEVICES]; /* when the last turn of a process ended */
   struct stamp { uint64_t key, at; } stamps[STAMPS];
   struct used { uint32_t us, bytes; } used[MAX_DEVICES][WIRES][SPAN];
 };
@@ -335,8 +334,6 @@ void stub_time(struct op *op, CUcontext ctx) {
   raise_to(&spent.last, op->end);
   if (op->kind == COPY || op->kind == KERNEL || op->kind == WRITE_VALUE) stub_in_turn(ctx->device, op->end);
 }
-
-uint64_t *stub_turn_end(CUdevice device) { return &state->turn[device]; }
 
 /* ---- The report ---- */
 

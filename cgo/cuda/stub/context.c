@@ -1,54 +1,13 @@
-/* Devices, contexts, errors. */
+/* What a thread does in the driver, and the settings of devices. */
 #include "stub.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static bool initialized;
-static struct CUctx_st *primary[MAX_DEVICES];
-static __thread CUcontext stack[16];
-static __thread int depth; /* the current context is stack[depth] */
+static __thread CUcontext current;
 static __thread bool called_back;
 
-static char failing[64];
-static CUresult fail_with;
-static int fail_after;
-
-/* For tests: makes a function fail with error after so many successes. NULL ends that. */
-STUB_API void stubFail(const char *function, CUresult error, int after) {
-  pthread_mutex_lock(&mutex);
-  failing[0] = '\0';
-  if (function != NULL) strncpy(failing, function, sizeof failing - 1);
-  fail_with = error;
-  fail_after = after;
-  pthread_mutex_unlock(&mutex);
-}
-
-CUresult stub_failed(CUcontext ctx) { return __atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE); }
-
-/* Most calls return the error of a context that has failed. */
-static CUresult sticky(const char *function) {
-  static const char *const prefixes[] = {"cuStream", "cuEvent", "cuMem", "cuLaunch", "cuModule", "cuGraph"};
-  size_t i;
-  for (i = 0; stub_current() != NULL && i < sizeof prefixes / sizeof *prefixes; i++)
-    if (strncmp(function, prefixes[i], strlen(prefixes[i])) == 0) return stub_failed(stub_current());
-  return CUDA_SUCCESS;
-}
-
-CUresult stub_injected(const char *function) {
-  CUresult rc = sticky(function);
-  pthread_mutex_lock(&mutex);
-  if (called_back)
-    rc = CUDA_ERROR_NOT_PERMITTED;
-  else if (!initialized && strcmp(function, "cuInit") != 0 && strcmp(function, "cuDriverGetVersion") != 0)
-    rc = CUDA_ERROR_NOT_INITIALIZED;
-  else if (strcmp(function, failing) == 0 && fail_after-- <= 0)
-    rc = fail_with;
-  pthread_mutex_unlock(&mutex);
-  return rc;
-}
+CUcontext stub_current(void) { return current; }
+void stub_set_current(CUcontext ctx) { current = ctx; }
 
 void stub_call_back(CUhostFn fn, void *data) {
   called_back = true;
@@ -58,137 +17,17 @@ void stub_call_back(CUhostFn fn, void *data) {
 
 bool stub_called_back(void) { return called_back; }
 
-CUcontext stub_current(void) { return stack[depth]; }
+CUresult stub_failed(CUcontext ctx) { return __atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE); }
 
-static int devices(void) {
+int stub_devices(void) {
   const char *n = getenv("STUB_CUDA_DEVICES");
   int count = n != NULL ? atoi(n) : 2;
   return count < 0 || count > MAX_DEVICES ? MAX_DEVICES : count;
 }
 
-STUB_API CUresult cuInit(unsigned flags) {
-  (void)flags;
-  BEGIN();
-  if (devices() == 0) return CUDA_ERROR_NO_DEVICE;
-  pthread_mutex_lock(&mutex);
-  initialized = true;
-  pthread_mutex_unlock(&mutex);
-  return CUDA_SUCCESS;
-}
-
 int stub_version(void) {
   const char *v = getenv("STUB_CUDA_VERSION");
   return v != NULL ? atoi(v) : 12040;
-}
-
-STUB_API CUresult cuDriverGetVersion(int *version) {
-  *version = stub_version();
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuDeviceGetCount(int *n) {
-  BEGIN();
-  *n = devices();
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
-  BEGIN();
-  memset(uuid, 0, sizeof *uuid);
-  snprintf(uuid->bytes, sizeof uuid->bytes, "stub device %d", device);
-  return CUDA_SUCCESS;
-}
-
-/* STUB_CUDA_MEMORY: the bytes of a device's memory. By default they are few, or, with a clock, those of an H200. */
-STUB_API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
-  const char *size = getenv("STUB_CUDA_MEMORY");
-  (void)device;
-  BEGIN();
-  *bytes = size != NULL ? strtoull(size, NULL, 10) : stub_clock() ? (size_t)141e9 : (size_t)1 << 30;
-  return CUDA_SUCCESS;
-}
-
-/* STUB_CUDA_PEERS=0: devices do not reach each other. */
-STUB_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
-  const char *peers = getenv("STUB_CUDA_PEERS");
-  BEGIN();
-  *can = device != peer && (peers == NULL || atoi(peers) != 0);
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
-  CUcontext ctx = stub_current();
-  int can = 0;
-  BEGIN();
-  if (ctx == NULL || peer == ctx || flags != 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (cuDeviceCanAccessPeer(&can, ctx->device, peer->device) != CUDA_SUCCESS || !can)
-    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  return __atomic_exchange_n(&ctx->reaches[peer->device], true, __ATOMIC_ACQ_REL)
-             ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-             : CUDA_SUCCESS;
-}
-
-static CUcontext new_context(CUdevice device) {
-  static unsigned long long ids;
-  CUcontext ctx = calloc(1, sizeof *ctx);
-  ctx->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
-  ctx->device = device;
-  stub_init_lock(ctx);
-  stub_made_context();
-  ctx->legacy = stub_new_stream(ctx, false);
-  return ctx;
-}
-
-STUB_API CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device) {
-  BEGIN();
-  if (flags != 0 || device < 0 || device >= devices()) return CUDA_ERROR_INVALID_VALUE;
-  *ctx = new_context(device);
-  return cuCtxPushCurrent_v2(*ctx);
-}
-
-STUB_API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device) {
-  static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-  BEGIN();
-  if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
-  pthread_mutex_lock(&making);
-  if (primary[device] == NULL) primary[device] = new_context(device);
-  *ctx = primary[device];
-  pthread_mutex_unlock(&making);
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuCtxGetCurrent(CUcontext *ctx) {
-  BEGIN();
-  *ctx = stub_current();
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuCtxSetCurrent(CUcontext ctx) {
-  BEGIN();
-  stack[depth] = ctx;
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
-  BEGIN();
-  if (ctx == NULL || depth + 1 == (int)(sizeof stack / sizeof *stack)) return CUDA_ERROR_INVALID_CONTEXT;
-  stack[++depth] = ctx;
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuCtxPopCurrent_v2(CUcontext *ctx) {
-  BEGIN();
-  if (depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (ctx != NULL) *ctx = stack[depth];
-  stack[depth--] = NULL;
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuCtxGetDevice(CUdevice *device) {
-  BEGIN();
-  if (stub_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  *device = stub_current()->device;
-  return CUDA_SUCCESS;
 }
 
 /* STUB_CUDA_ARCH is the architecture of all devices: 90 is sm_90. Without it they differ, so that different
@@ -199,81 +38,8 @@ int stub_architecture(CUdevice device) {
   return device % 2 == 0 ? 90 : 70;
 }
 
-/* The stub never destroys a context. */
-STUB_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id) {
-  BEGIN();
-  if (ctx == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  *id = ctx->id;
-  return CUDA_SUCCESS;
+/* STUB_CUDA_PEERS=0: devices do not reach each other. */
+bool stub_peers(void) {
+  const char *peers = getenv("STUB_CUDA_PEERS");
+  return peers == NULL || atoi(peers) != 0;
 }
-
-/* The properties of devices, which tests may set. */
-static int number(const char *variable, int unless) {
-  const char *v = getenv(variable);
-  return v != NULL ? atoi(v) : unless;
-}
-
-STUB_API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
-  BEGIN();
-  if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
-  switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      *value = stub_clock() ? 132 : 1; /* 1: so that little data needs several turns */
-      break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = stub_architecture(device) / 10; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = stub_architecture(device) % 10; break;
-    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: *value = number("STUB_CUDA_DMA_BUF", 1); break;
-    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING: *value = number("STUB_CUDA_WRITES_ORDERING", 100); break;
-    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS: *value = number("STUB_CUDA_FLUSH_OPTIONS", 1); break;
-    default: return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
-}
-
-STUB_API CUresult cuGetErrorName(CUresult error, const char **name) {
-  static const struct { CUresult error; const char *name;
-  } names[] = {
-#define NAME(e) {e, #e}
-      NAME(CUDA_SUCCESS),
-      NAME(CUDA_ERROR_INVALID_VALUE),
-      NAME(CUDA_ERROR_OUT_OF_MEMORY),
-      NAME(CUDA_ERROR_NOT_INITIALIZED),
-      NAME(CUDA_ERROR_NO_DEVICE),
-      NAME(CUDA_ERROR_INVALID_DEVICE),
-      NAME(CUDA_ERROR_INVALID_IMAGE),
-      NAME(CUDA_ERROR_INVALID_CONTEXT),
-      NAME(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED),
-      NAME(CUDA_ERROR_INVALID_PTX),
-      NAME(CUDA_ERROR_INVALID_HANDLE),
-      NAME(CUDA_ERROR_ALREADY_MAPPED),
-      NAME(CUDA_ERROR_NO_BINARY_FOR_GPU),
-      NAME(CUDA_ERROR_UNSUPPORTED_PTX_VERSION),
-      NAME(CUDA_ERROR_NOT_PERMITTED),
-      NAME(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED),
-      NAME(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_MERGE),
-      NAME(CUDA_ERROR_CAPTURED_EVENT),
-      NAME(CUDA_ERROR_NOT_FOUND),
-      NAME(CUDA_ERROR_NOT_READY),
-      NAME(CUDA_ERROR_ILLEGAL_ADDRESS),
-      NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
-      NAME(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_UNJOINED),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
-      NAME(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),
-#undef NAME
-  };
-  size_t i;
-  for (i = 0; i < sizeof names / sizeof *names; i++) {
-    if (names[i].error == error) {
-      *name = names[i].name;
-      return CUDA_SUCCESS;
-    }
-  }
-  *name = NULL;
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
-STUB_API CUresult cuGetErrorString(CUresult error, const char **text) { return cuGetErrorName(error, text); }

@@ -97,8 +97,7 @@ static bool again(struct block *b, void *arg) {
 }
 
 /* As with a driver, a process cannot open its own memory, and opening memory twice gives the same address. Memory
- * cannot be opened while earlier memory of its process is open that had the same address. With STUB_CUDA_PEERS=0
- * devices do not reach each other. */
+ * cannot be opened while earlier memory of its process is open that had the same address. */
 STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
   CUcontext ctx = stub_current();
   struct handle h;
@@ -106,13 +105,12 @@ STUB_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, 
   struct block *b;
   struct opened before;
   char path[64];
-  int fd, can = 1;
+  int fd;
   BEGIN();
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   memcpy(&h, &handle, sizeof h);
   if (ctx == NULL || h.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (h.device != ctx->device && (cuDeviceCanAccessPeer(&can, ctx->device, h.device) != CUDA_SUCCESS || !can))
-    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (h.device != ctx->device && !stub_peers()) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
   fd = open(path, O_RDWR | O_CLOEXEC);
@@ -186,14 +184,6 @@ STUB_API CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
 static bool is_registered(const struct block *b) { return b->device != NULL; }
 static bool is_any(const struct block *b) { return b != NULL; }
 
-static void find_device(struct block *b, void *device) { *(char **)device = b != NULL ? b->device : NULL; }
-
-bool stub_is_registered(CUdeviceptr at) {
-  char *device;
-  stub_with_block(at, find_device, &device);
-  return device != NULL;
-}
-
 struct range {
   char *at;
   size_t size;
@@ -256,10 +246,9 @@ STUB_API CUresult cuMemHostUnregister(void *at) {
 }
 
 STUB_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *at, unsigned flags) {
-  char *found;
+  struct block b;
   BEGIN();
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  stub_with_block((uintptr_t)at, find_device, &found);
-  *device = (uintptr_t)found;
-  return found != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (flags != 0 || !stub_find((uintptr_t)at, &b) || b.device == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *device = (uintptr_t)b.device;
+  return CUDA_SUCCESS;
 }

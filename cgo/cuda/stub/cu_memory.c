@@ -1,130 +1,12 @@
-/* Memory. Device memory is a memory file, mapped twice: the address that programs get allows no access, and the
- * stub uses the other one. */
+/* Allocations, and copies of memory. */
 #include "stub.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct block *blocks;
-
-static struct block *find(CUdeviceptr at) {
-  struct block *b;
-  for (b = blocks; b != NULL; b = b->next)
-    if (at >= (uintptr_t)b->at && at < (uintptr_t)b->at + b->size) return b;
-  return NULL;
-}
-
-void stub_add_block(struct block *b) {
-  static uint64_t ids;
-  pthread_mutex_lock(&mutex);
-  b->id = ++ids;
-  b->next = blocks;
-  blocks = b;
-  pthread_mutex_unlock(&mutex);
-}
-
-struct block *stub_take_block(CUdeviceptr at, bool (*fits)(const struct block *b)) {
-  struct block **p, *b;
-  pthread_mutex_lock(&mutex);
-  for (p = &blocks; *p != NULL && ((uintptr_t)(*p)->at != at || !fits(*p)); p = &(*p)->next) {
-  }
-  b = *p;
-  if (b != NULL) *p = b->next;
-  pthread_mutex_unlock(&mutex);
-  return b;
-}
-
-void stub_with_block(CUdeviceptr at, void (*f)(struct block *b, void *arg), void *arg) {
-  pthread_mutex_lock(&mutex);
-  f(find(at), arg);
-  pthread_mutex_unlock(&mutex);
-}
-
-void stub_each_block(bool (*f)(struct block *b, void *arg), void *arg) {
-  struct block *b;
-  pthread_mutex_lock(&mutex);
-  for (b = blocks; b != NULL && !f(b, arg); b = b->next) {
-  }
-  pthread_mutex_unlock(&mutex);
-}
-
-size_t stub_room(size_t size) { return (size + 4095) / 4096 * 4096; }
-
-int stub_new_file(size_t size, ino_t *number) {
-  struct stat st;
-  int fd = memfd_create("stub-cuda", MFD_CLOEXEC);
-  if (fd >= 0 && ftruncate(fd, (off_t)stub_room(size) + 4096) == 0 && fstat(fd, &st) == 0) {
-    *number = st.st_ino;
-    return fd;
-  }
-  if (fd >= 0) close(fd);
-  return -1;
-}
-
-void stub_map_file(struct block *b, int fd) {
-  size_t room = stub_room(b->size);
-  b->at = mmap(b->at, room, PROT_NONE, MAP_SHARED | (b->at != NULL ? MAP_FIXED : 0), fd, 0);
-  b->alias = mmap(b->alias, room, PROT_READ | PROT_WRITE, MAP_SHARED | (b->alias != NULL ? MAP_FIXED : 0), fd, 0);
-  b->freed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)room);
-}
-
-bool stub_may_touch(struct block *b) {
-  if (b->imported == 0 || __atomic_load_n(b->freed, __ATOMIC_ACQUIRE) == 0) return true;
-  fprintf(stderr, "stub libcuda: memory of process %d at %p is used after it was freed there\n", (int)b->owner,
-          (const void *)b->theirs);
-  return false;
-}
-
-/* Mapped memory may go on in the next piece. */
-void *stub_reach(CUdeviceptr at, size_t size) {
-  struct block *b, *next;
-  void *reached = (void *)(uintptr_t)at;
-  pthread_mutex_lock(&mutex);
-  b = find(at);
-  if (b != NULL) {
-    size_t offset = at - (uintptr_t)b->at, left = b->size - offset;
-    for (next = b; next != NULL && next->piece != NULL && left < size;) {
-      char *alias = next->alias + next->size;
-      next = find((uintptr_t)next->at + next->size);
-      if (next == NULL || next->alias != alias) break;
-      left += next->size;
-    }
-    reached = size <= left && stub_may_touch(b) ? b->alias + offset : NULL;
-  }
-  pthread_mutex_unlock(&mutex);
-  return reached;
-}
-
-static void uses_of(struct block *b, void *uses) {
-  *(unsigned *)uses = b != NULL && b->freed != NULL ? __atomic_load_n(&b->freed[2], __ATOMIC_ACQUIRE) : 0;
-}
-
-/* For tests: how many kernels of other contexts, here and in other processes, have used an allocation. */
-STUB_API unsigned stubUses(CUdeviceptr at) {
-  unsigned uses;
-  stub_with_block(at, uses_of, &uses);
-  return uses;
-}
-
-static bool count_import(struct block *b, void *n) {
-  *(int *)n += b->imported != 0;
-  return false;
-}
-
-/* For tests: how many allocations of other processes are open. */
-STUB_API int stubImports(void) {
-  int n = 0;
-  stub_each_block(count_import, &n);
-  return n;
-}
-
-/* stub_reach, for tests that act as kernels. */
-STUB_API void *stubReach(CUdeviceptr at, size_t size) { return stub_reach(at, size); }
 
 /* Addresses of freed device memory. As with a driver, the next allocation of the size gets the last ones. */
 static struct spare {
@@ -254,26 +136,22 @@ STUB_API CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream) {
   return drop(at, of_device);
 }
 
-static void context_of(struct block *b, void *ctx) { *(CUcontext *)ctx = b != NULL && of_device(b) ? b->ctx : NULL; }
-
 /* As with a driver, when all earlier work of the device is done. */
 STUB_API CUresult cuMemFree_v2(CUdeviceptr at) {
-  CUcontext ctx;
+  struct block b;
   BEGIN();
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  stub_with_block(at, context_of, &ctx);
-  if (ctx != NULL) stub_drain_context(ctx);
+  if (stub_find(at, &b) && of_device(&b)) stub_drain_context(b.ctx);
   return drop(at, of_device);
 }
 
 STUB_API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr at) {
-  struct block *b;
+  struct block b;
   BEGIN();
-  pthread_mutex_lock(&mutex);
-  b = find(at);
-  if (b != NULL) *base = (uintptr_t)b->at, *size = b->size;
-  pthread_mutex_unlock(&mutex);
-  return b != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  if (!stub_find(at, &b)) return CUDA_ERROR_NOT_FOUND;
+  *base = (uintptr_t)b.at;
+  *size = b.size;
+  return CUDA_SUCCESS;
 }
 
 STUB_API CUresult cuMemHostAlloc(void **at, size_t size, unsigned flags) {
@@ -289,84 +167,57 @@ STUB_API CUresult cuMemFreeHost(void *at) {
 
 /* As with a driver, unknown memory gives zeros and is no error. */
 STUB_API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr) {
-  struct block *b;
+  struct block b = {0};
+  bool known;
   unsigned i;
   BEGIN();
-  pthread_mutex_lock(&mutex);
-  b = find(ptr);
+  known = stub_find(ptr, &b);
   for (i = 0; i < n; i++) {
     switch (attributes[i]) {
-      case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data[i] = b != NULL ? b->ctx : NULL; break;
-      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data[i] = b != NULL ? (unsigned)b->type : 0; break;
-      case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(uint64_t *)data[i] = b != NULL ? b->id : 0; break;
-      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data[i] = b != NULL ? (uintptr_t)b->at : 0; break;
-      case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data[i] = b != NULL ? b->size : 0; break;
-      case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)data[i] = b != NULL && b->managed; break;
+      case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)data[i] = b.ctx; break;
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data[i] = (unsigned)b.type; break;
+      case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(uint64_t *)data[i] = b.id; break;
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data[i] = (uintptr_t)b.at; break;
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data[i] = b.size; break;
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)data[i] = b.managed; break;
       case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data[i] = b == NULL ? -2 : b->piece != NULL ? b->home : b->ctx->device;
+        *(int *)data[i] = !known ? -2 : b.piece != NULL ? b.home : b.ctx->device;
         break;
-      default: pthread_mutex_unlock(&mutex); return CUDA_ERROR_INVALID_VALUE;
+      default: return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  pthread_mutex_unlock(&mutex);
   return CUDA_SUCCESS;
 }
 
 STUB_API CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr) {
-  struct block *b;
+  struct block b;
   BEGIN();
-  pthread_mutex_lock(&mutex);
-  b = find(ptr);
-  pthread_mutex_unlock(&mutex);
-  if (b == NULL || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return CUDA_ERROR_INVALID_VALUE;
-  *(unsigned *)data = (unsigned)b->type;
+  if (!stub_find(ptr, &b) || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return CUDA_ERROR_INVALID_VALUE;
+  *(unsigned *)data = (unsigned)b.type;
   return CUDA_SUCCESS;
 }
 
-int stub_home(CUdeviceptr at) {
-  struct block *b;
-  int home;
-  pthread_mutex_lock(&mutex);
-  b = find(at);
-  home = b != NULL && b->type == CU_MEMORYTYPE_DEVICE ? b->home : -1;
-  pthread_mutex_unlock(&mutex);
-  return home;
+static bool known(CUdeviceptr at) {
+  struct block b;
+  return stub_find(at, &b);
 }
 
-uint64_t stub_key(CUdeviceptr at, bool *of_host) {
-  struct block *b;
-  uint64_t key;
-  pthread_mutex_lock(&mutex);
-  b = find(at);
-  key = b != NULL ? b->key + (at - (uintptr_t)b->at) : at;
-  *of_host = b == NULL || b->type == CU_MEMORYTYPE_HOST;
-  pthread_mutex_unlock(&mutex);
-  return key;
-}
-
-static void is_known(struct block *b, void *known) { *(bool *)known = b != NULL; }
-
-bool stub_knows(CUdeviceptr at) {
-  bool known;
-  stub_with_block(at, is_known, &known);
-  return known;
-}
-
-static CUresult submit_copy(struct op op, bool locked, CUstream stream, enum copy_kind kind) {
+/* Memory that is not page-locked is copied while the caller waits, which a driver may do. */
+static CUresult submit_copy(struct op op, CUstream stream, enum copy_kind kind) {
   CUcontext ctx = stub_current();
   CUresult rc;
   if (op.dst == NULL || op.src == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (ctx != NULL) stub_first("cuMemcpy", ctx, &ctx->copied[kind]);
   rc = stub_submit(stream, op);
-  if (rc == CUDA_SUCCESS && !locked && stub_stream(stream)->capture == NULL) stub_drain_unlocked(stub_stream(stream));
+  if (rc == CUDA_SUCCESS && (!known(op.dst_at) || !known(op.src_at)) && stub_stream(stream)->capture == NULL)
+    stub_drain_unlocked(stub_stream(stream));
   return rc;
 }
 
-/* Memory that is not page-locked is copied while the caller waits, which a driver may do. */
 static CUresult copy(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream, enum copy_kind kind) {
   struct op op = {.kind = COPY, .dst = stub_reach(dst, size), .src = stub_reach(src, size), .size = size, .rows = 1,
                   .dst_at = dst, .src_at = src};
-  return submit_copy(op, stub_knows(dst) && stub_knows(src), stream, kind);
+  return submit_copy(op, stream, kind);
 }
 
 STUB_API CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream) {
@@ -400,5 +251,5 @@ STUB_API CUresult cuMemcpy2DAsync_v2(const CUmemcpy2D *c, CUstream stream) {
   op.src = stub_reach(c->src, (c->height - 1) * c->src_pitch + c->width);
   op.dst = stub_reach(c->dst, (c->height - 1) * c->dst_pitch + c->width);
   op.dst_at = c->dst, op.src_at = c->src;
-  return submit_copy(op, stub_knows(c->dst) && stub_knows(c->src), stream, COPY_ROWS);
+  return submit_copy(op, stream, COPY_ROWS);
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../kernels/reduce.h"
 #include "ptx.h"
 
 struct CUmod_st {
@@ -101,19 +100,4 @@ STUB_API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, 
   stub_first("cuLaunchKernel", f->ctx, &f->launched);
   stub_first_launch(&f->timed);
   return stub_submit(stream, op);
-}
-
-/* A kernel that uses an invalid address fails its context. One that moves nothing still writes its words. */
-void stub_run_kernel(const struct op *op) {
-  struct lp_reduction r;
-  unsigned blocks = op->blocks;
-  char why[256];
-  memcpy(&r, op->params, sizeof r);
-  if (stub_skips(stub_kernel_bytes(op))) {
-    memset(r.first, 0, sizeof r.first);
-    blocks = 1;
-  }
-  if (ptx_run(op->function, op->function->ctx, &r, blocks, op->threads, why, sizeof why)) return;
-  fprintf(stderr, "stub libcuda: %s\n", why);
-  __atomic_store_n(&op->function->ctx->error, CUDA_ERROR_ILLEGAL_ADDRESS, __ATOMIC_RELEASE);
 }

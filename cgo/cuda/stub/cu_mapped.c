@@ -188,25 +188,12 @@ STUB_API CUresult cuMemSetAccess(CUdeviceptr at, size_t size, const CUmemAccessD
   return range.found == size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-struct access {
-  CUdevice device;
-  int flags; /* -1: the memory is not mapped */
-};
-
-static void access_of(struct block *b, void *arg) {
-  struct access *a = arg;
-  a->flags = b == NULL || b->piece == NULL ? -1
-             : b->granted >> a->device & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                           : 0;
-}
-
 STUB_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *of, CUdeviceptr at) {
-  struct access a = {of->id, -1};
+  struct block b;
   BEGIN();
-  if (of->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  stub_with_block(at, access_of, &a);
-  *flags = (unsigned long long)a.flags;
-  return a.flags >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (of->type != CU_MEM_LOCATION_TYPE_DEVICE || !stub_find(at, &b) || b.piece == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *flags = b.granted >> of->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+  return CUDA_SUCCESS;
 }
 
 static void retain(struct block *b, void *found) {

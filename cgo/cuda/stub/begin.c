@@ -1,4 +1,5 @@
-/* The lock of a context, and the calls that wait under it for the device (docs/design/gpu-model.md). */
+/* The begin of each function of the interface: it takes its context's lock, waits under it for the device
+ * (docs/design/gpu-model.md), and returns the errors that tests inject. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,13 +52,47 @@ static bool is_free(const char *function) {
   return false;
 }
 
-/* Functions of the interface call each other. */
-void stub_init_lock(CUcontext ctx) {
-  pthread_mutexattr_t again;
-  pthread_mutexattr_init(&again);
-  pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&ctx->lock, &again);
+/* ---- Errors ---- */
+
+static char failing[64];
+static CUresult fail_with;
+static int fail_after;
+static bool initialized;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards these */
+
+/* For tests: makes a function fail with error after so many successes. NULL ends that. */
+STUB_API void stubFail(const char *function, CUresult error, int after) {
+  pthread_mutex_lock(&mutex);
+  failing[0] = '\0';
+  if (function != NULL) strncpy(failing, function, sizeof failing - 1);
+  fail_with = error;
+  fail_after = after;
+  pthread_mutex_unlock(&mutex);
 }
+
+/* Most calls return the error of a context that has failed. */
+static CUresult sticky(const char *function) {
+  static const char *const prefixes[] = {"cuStream", "cuEvent", "cuMem", "cuLaunch", "cuModule", "cuGraph"};
+  size_t i;
+  for (i = 0; stub_current() != NULL && i < sizeof prefixes / sizeof *prefixes; i++)
+    if (strncmp(function, prefixes[i], strlen(prefixes[i])) == 0) return stub_failed(stub_current());
+  return CUDA_SUCCESS;
+}
+
+static CUresult error_of(const char *function) {
+  CUresult rc = sticky(function);
+  pthread_mutex_lock(&mutex);
+  if (stub_called_back())
+    rc = CUDA_ERROR_NOT_PERMITTED;
+  else if (!initialized && strcmp(function, "cuInit") != 0 && strcmp(function, "cuDriverGetVersion") != 0)
+    rc = CUDA_ERROR_NOT_INITIALIZED;
+  else if (strcmp(function, failing) == 0 && fail_after-- <= 0)
+    rc = fail_with;
+  pthread_mutex_unlock(&mutex);
+  return rc;
+}
+
+/* ---- Functions of the interface ---- */
 
 CUresult stub_begin(const char *function, CUcontext *held) {
   CUcontext ctx = stub_current();
@@ -68,7 +103,7 @@ CUresult stub_begin(const char *function, CUcontext *held) {
     pthread_mutex_lock(&ctx->lock);
     *held = ctx;
   }
-  rc = stub_injected(function);
+  rc = error_of(function);
   if (rc == CUDA_SUCCESS && *held != NULL && always_waits(function)) stub_drain_context(ctx);
   return rc;
 }
@@ -87,4 +122,14 @@ void stub_drain_unlocked(CUstream s) {
   if (locks) pthread_mutex_unlock(&s->ctx->lock);
   stub_drain(s);
   if (locks) pthread_mutex_lock(&s->ctx->lock);
+}
+
+STUB_API CUresult cuInit(unsigned flags) {
+  (void)flags;
+  BEGIN();
+  if (stub_devices() == 0) return CUDA_ERROR_NO_DEVICE;
+  pthread_mutex_lock(&mutex);
+  initialized = true;
+  pthread_mutex_unlock(&mutex);
+  return CUDA_SUCCESS;
 }

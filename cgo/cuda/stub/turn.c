@@ -1,4 +1,4 @@
-/* Turns of processes on a device. The lock of a file in STUB_CUDA_SHARE says which process has the turn. */
+/* Turns of processes on a device. A process has the turn while it locks the device's file in STUB_CUDA_SHARE. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,6 +10,12 @@
 #include "stub.h"
 
 enum { TURN_NS = 2000000 };
+
+/* The contents of a device's file: of the last turn. */
+struct last {
+  uint64_t end; /* on the virtual clock */
+  pid_t process;
+};
 
 struct turn {
   pthread_mutex_t mutex;
@@ -52,18 +58,27 @@ static int open_device(CUdevice device) {
   return fd;
 }
 
-/* Waits for the turn. The file holds the process that had it last. */
+/* Waits for the turn. A change of process has a cost. */
 static void take(struct turn *t, CUdevice device) {
   const struct timespec change = {cost / 1000000, cost % 1000000 * 1000};
-  pid_t last = 0, self = getpid();
+  struct last last = {0};
   if (t->fd == 0) t->fd = open_device(device);
   while (flock(t->fd, LOCK_EX) != 0 && errno == EINTR) {
   }
-  if (pread(t->fd, &last, sizeof last, 0) == sizeof last && last != self) nanosleep(&change, NULL);
-  if (stub_clock())
-    t->start = t->end = *stub_turn_end(device) + (last != 0 && last != self ? (uint64_t)cost * 1000 : 0);
-  if (last != self && pwrite(t->fd, &self, sizeof self, 0) != sizeof self) abort();
+  t->start = 0;
+  if (pread(t->fd, &last, sizeof last, 0) == sizeof last) {
+    bool changes = last.process != getpid();
+    if (changes) nanosleep(&change, NULL);
+    t->start = last.end + (changes ? (uint64_t)cost * 1000 : 0);
+  }
+  t->end = t->start;
   t->began = now();
+}
+
+static void give(struct turn *t) {
+  struct last last = {.end = t->end, .process = getpid()};
+  if (pwrite(t->fd, &last, sizeof last, 0) != sizeof last) abort();
+  flock(t->fd, LOCK_UN);
 }
 
 void stub_take_turn(CUdevice device) {
@@ -90,8 +105,7 @@ void stub_end_turn(void) {
   mine = NULL;
   pthread_mutex_lock(&t->mutex);
   if (--t->users == 0) {
-    if (stub_clock()) *stub_turn_end((CUdevice)(t - turns)) = t->end;
-    flock(t->fd, LOCK_UN);
+    give(t);
     __atomic_store_n(&t->over, false, __ATOMIC_RELAXED);
     pthread_cond_broadcast(&t->changed);
   }
