@@ -91,10 +91,11 @@ static void calls(void) {
   FAILS(ncclAllReduce(NULL, out, 1, ncclFloat, ncclSum, comm, NULL), ncclInvalidArgument, "send");
   FAILS(ncclAllReduce(in, NULL, 1, ncclFloat, ncclSum, comm, NULL), ncclInvalidArgument, "recv");
   FAILS(ncclAllReduce(in, out, 1, ncclNumTypes, ncclSum, comm, NULL), ncclInvalidArgument, "type");
-  FAILS(ncclAllReduce(in, out, 1, (ncclDataType_t)-1, ncclSum, comm, NULL), ncclInvalidArgument, "type");
-  FAILS(ncclAllReduce(in, out, 1, (ncclDataType_t)256, ncclSum, comm, NULL), ncclInvalidArgument, "type");
+  FAILS(ncclAllReduce(in, out, 1, (ncclDataType_t)-1, ncclSum, comm, NULL), ncclInvalidArgument, "datatype -1 is none");
+  FAILS(ncclAllReduce(in, out, 1, (ncclDataType_t)256, ncclSum, comm, NULL), ncclInvalidArgument,
+        "datatype 256 is none");
   FAILS(ncclAllReduce(in, out, 1, ncclFloat, ncclNumOps, comm, NULL), ncclInvalidArgument, "op");
-  FAILS(ncclAllReduce(in, out, 1, ncclFloat, (ncclRedOp_t)-1, comm, NULL), ncclInvalidArgument, "op");
+  FAILS(ncclAllReduce(in, out, 1, ncclFloat, (ncclRedOp_t)-1, comm, NULL), ncclInvalidArgument, "operator -1 is none");
   FAILS(ncclAllReduce(in, out, SIZE_MAX, ncclFloat, ncclSum, comm, NULL), ncclInvalidArgument, "count");
   FAILS(ncclAllReduce(in, out, (size_t)-1 / 4 + 2, ncclFloat, ncclSum, comm, NULL), ncclInvalidArgument, "count");
   FAILS(ncclBroadcast(in, out, 1, ncclFloat, -1, comm, NULL), ncclInvalidArgument, "root");

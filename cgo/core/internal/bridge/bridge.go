@@ -73,15 +73,6 @@ func lookup(h uint64) (*shim.Comm, error) {
 		errdefs.ErrInvalidArgument)
 }
 
-// small narrows an enumeration of C. A value that does not fit becomes a value of no enumeration, so that shim refuses
-// it by name.
-func small(v int32) uint8 {
-	if v < 0 || v > math.MaxUint8 {
-		return math.MaxUint8
-	}
-	return uint8(v)
-}
-
 // convert writes the shim's form of src to dst.
 func convert(dst *calls.Call, src *Call) error {
 	comm, err := lookup(src.Comm)
@@ -94,15 +85,22 @@ func convert(dst *calls.Call, src *Call) error {
 // fill is convert, for a communicator that the caller has looked up.
 func fill(dst *calls.Call, src *Call, comm *shim.Comm) error {
 	*dst = calls.Call{
-		Comm: comm, Kind: calls.Kind(src.Kind), Type: datatype.Type(small(src.Type)), Op: datatype.Op(small(src.Op)),
+		Comm: comm, Kind: calls.Kind(src.Kind), Type: datatype.Type(src.Type), Op: datatype.Op(src.Op),
 		Peer: src.Peer, Count: src.Count, Send: src.Send, Recv: src.Recv, Window: src.Window, Offset: src.Offset,
 		Stream: device.Stream(src.Stream),
 		Options: calls.Options{
-			Plan:   calls.DigestPrefix{Bits: src.Plan, Digits: small(int32(src.PlanDigits))},
+			Plan:   calls.DigestPrefix{Bits: src.Plan, Digits: uint8(min(src.PlanDigits, math.MaxUint8))},
 			Planes: src.Planes, Deadline: time.Duration(src.DeadlineUS) * time.Microsecond,
 		},
 	}
-	if src.Op >= int32(calls.OpPreMulSum) && dst.Kind.Reduces() {
+	switch {
+	case int32(dst.Type) != src.Type:
+		return dst.Invalid("datatype %d is none", src.Type)
+	case !dst.Kind.Reduces():
+		return nil
+	case src.Op < 0:
+		return dst.Invalid("reduction operator %d is none", src.Op)
+	case src.Op >= int32(calls.OpPreMulSum):
 		return bindOperator(dst, src)
 	}
 	return nil
@@ -206,7 +204,10 @@ func CreateOp(h uint64, typ int32, scalar unsafe.Pointer, later bool) (int32, er
 	if err != nil {
 		return 0, err
 	}
-	return calls.CreatePreMulSum(c, datatype.Type(small(typ)), scalar, later)
+	if t := datatype.Type(typ); int32(t) == typ {
+		return calls.CreatePreMulSum(c, t, scalar, later)
+	}
+	return 0, fmt.Errorf("datatype %d is none: %w", typ, errdefs.ErrInvalidArgument)
 }
 
 // DestroyOp forgets an operator.

@@ -120,7 +120,7 @@ func TestDestroyOnce(t *testing.T) {
 	}
 }
 
-// Enumerations of C are wider than those of shim: a value that wraps must not become a valid one.
+// Enumerations of C are wider than those of shim: a value that wraps must not become a valid one. Errors name the value.
 func TestWideEnumerations(t *testing.T) {
 	h := world(t, 1)[0]
 	var in, out float32
@@ -128,9 +128,13 @@ func TestWideEnumerations(t *testing.T) {
 		byType, byOp := sum(h, &in, &out), sum(h, &in, &out)
 		byType.Type, byOp.Op = v, v
 		for _, c := range []*Call{&byType, &byOp} {
-			if err := Check(c); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			if err := Check(c); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), fmt.Sprint(v)) {
 				t.Errorf("value %d of %+v: %v", v, c, err)
 			}
+		}
+		if _, err := CreateOp(h, v, unsafe.Pointer(&in), false); !errors.Is(err, errdefs.ErrInvalidArgument) ||
+			!strings.Contains(err.Error(), fmt.Sprint(v)) {
+			t.Errorf("operator of type %d: %v", v, err)
 		}
 	}
 	call := sum(h, &in, &out)
