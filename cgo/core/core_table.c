@@ -26,6 +26,7 @@ static void use_environ(char** (*all)(void)) {
 char** lp_core_environ(void) { return all_variables(); }
 
 static void memory_add(const void* base, size_t size, int fd) { lpGoMemoryAdd((void*)base, size, fd); }
+
 static int simulate(const struct lp_call* calls, size_t n, double* us, char* err, size_t errlen) {
   return lpGoSimulate((struct lp_call*)calls, n, us, err, errlen);
 }
@@ -38,20 +39,6 @@ static int interpose(const uint64_t* comms, size_t n, const struct lp_other* oth
   return lpGoInterpose((uint64_t*)comms, n, (struct lp_other*)other, err, errlen);
 }
 
-static int count(uint64_t comm, int32_t* out, char* err, size_t errlen) {
-  return lpGoAsk(comm, LP_ASK_RANKS, out, err, errlen);
-}
-static int rank(uint64_t comm, int32_t* out, char* err, size_t errlen) {
-  return lpGoAsk(comm, LP_ASK_RANK, out, err, errlen);
-}
-static int device(uint64_t comm, int32_t* out, char* err, size_t errlen) {
-  return lpGoAsk(comm, LP_ASK_DEVICE, out, err, errlen);
-}
-
-static int blocking(uint64_t comm, int32_t* out, char* err, size_t errlen) {
-  return lpGoAsk(comm, LP_ASK_BLOCKING, out, err, errlen);
-}
-
 static struct lp_core table = {
     .abi = LP_CORE_ABI,
     .size = sizeof(struct lp_core),
@@ -59,12 +46,8 @@ static struct lp_core table = {
     .init = lpGoInit,
     .check = lpGoCheck,
     .run = run,
-    .finalize = lpGoFinalize,
-    .destroy = lpGoDestroy,
-    .abort = lpGoAbort,
-    .count = count,
-    .rank = rank,
-    .device = device,
+    .act = lpGoAct,
+    .ask = lpGoAsk,
     .async_error = lpGoAsyncError,
     .op_create = op_create,
     .op_destroy = lpGoOpDestroy,
@@ -75,11 +58,7 @@ static struct lp_core table = {
     .reg_find = lpGoRegistered,
     .simulate = simulate,
     .mem_stats = lpGoMemStats,
-    .revoke = lpGoRevoke,
-    .suspend = lpGoSuspend,
-    .resume = lpGoResume,
     .grow_id = lpGoGrowID,
-    .blocking = blocking,
     .use_gates = lpGoUseGates,
     .run_begun = run_begun,
     .interpose = interpose,

@@ -81,45 +81,51 @@ type text struct {
 	size C.size_t
 }
 
-// report ends an export: it turns a panic into an error, writes the error's text and sets the result. It must be
-// deferred directly, because it calls recover.
-func (t text) report(rc *C.int, err *error) {
-	if p := recover(); p != nil {
-		*err = bridge.Recovered(p, debug.Stack())
-	}
+// write writes an error's text and returns its result.
+func (t text) write(err error) C.int {
 	var buf []byte
 	if t.at != nil {
 		buf = unsafe.Slice((*byte)(unsafe.Pointer(t.at)), int(t.size))
 	}
-	*rc = C.int(bridge.Text(*err, buf))
+	return C.int(bridge.Text(err, buf))
+}
+
+// of makes an export's call. It turns a panic into an error, writes the error's text and returns its result.
+// Hot path: it allocates for errors only.
+func (t text) of(call func() error) (rc C.int) {
+	defer func() {
+		if p := recover(); p != nil {
+			rc = t.write(bridge.Recovered(p, debug.Stack()))
+		}
+	}()
+	return t.write(call())
 }
 
 //export lpGoUniqueID
-func lpGoUniqueID(out *C.uchar, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var id shim.UniqueID
-	if id, err = shim.NewUniqueID(); err == nil {
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), len(id)), id[:])
-	}
-	return
+func lpGoUniqueID(out *C.uchar, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		id, err := shim.NewUniqueID()
+		if err == nil {
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), len(id)), id[:])
+		}
+		return err
+	})
 }
 
 //export lpGoInit
-func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	asked := unsafe.Slice(inits, int(count))
-	args := make([]bridge.InitArgs, len(asked))
-	for i := range asked {
-		args[i] = initArgs(&asked[i])
-	}
-	var handles []uint64
-	handles, err = bridge.Init(args)
-	for i := range handles {
-		asked[i].comm = C.uint64_t(handles[i])
-	}
-	return
+func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		asked := unsafe.Slice(inits, int(count))
+		args := make([]bridge.InitArgs, len(asked))
+		for i := range asked {
+			args[i] = initArgs(&asked[i])
+		}
+		handles, err := bridge.Init(args)
+		for i := range handles {
+			asked[i].comm = C.uint64_t(handles[i])
+		}
+		return err
+	})
 }
 
 // initArgs copies the arguments out of C's memory.
@@ -146,27 +152,20 @@ func initArgs(in *C.struct_lp_init) bridge.InitArgs {
 }
 
 //export lpGoCheck
-func lpGoCheck(call *C.struct_lp_call, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Check((*bridge.Call)(unsafe.Pointer(call)))
-	return
+func lpGoCheck(call *C.struct_lp_call, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error { return bridge.Check((*bridge.Call)(unsafe.Pointer(call))) })
 }
 
 //export lpGoRun
-func lpGoRun(calls *C.struct_lp_call, count C.size_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Run(unsafe.Slice((*bridge.Call)(unsafe.Pointer(calls)), int(count)))
-	return
+func lpGoRun(calls *C.struct_lp_call, count C.size_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		return bridge.Run(unsafe.Slice((*bridge.Call)(unsafe.Pointer(calls)), int(count)))
+	})
 }
 
 //export lpGoRunBegun
-func lpGoRunBegun(call *C.struct_lp_call, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.RunBegun((*bridge.Call)(unsafe.Pointer(call)))
-	return
+func lpGoRunBegun(call *C.struct_lp_call, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error { return bridge.RunBegun((*bridge.Call)(unsafe.Pointer(call))) })
 }
 
 //export lpGoUseGates
@@ -174,106 +173,60 @@ func lpGoUseGates(gates *C.struct_lp_gate) {
 	bridge.UseGates(unsafe.Slice((*comm.Gate)(unsafe.Pointer(gates)), C.LP_GATES))
 }
 
-//export lpGoFinalize
-func lpGoFinalize(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Finalize(uint64(comm))
-	return
-}
-
-//export lpGoDestroy
-func lpGoDestroy(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Destroy(uint64(comm))
-	return
-}
-
-//export lpGoAbort
-func lpGoAbort(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Abort(uint64(comm))
-	return
-}
-
-//export lpGoRevoke
-func lpGoRevoke(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Revoke(uint64(comm))
-	return
-}
-
-//export lpGoSuspend
-func lpGoSuspend(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Suspend(uint64(comm))
-	return
-}
-
-//export lpGoResume
-func lpGoResume(comm C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Resume(uint64(comm))
-	return
+//export lpGoAct
+func lpGoAct(comm C.uint64_t, act C.int32_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error { return bridge.Act(uint64(comm), bridge.Action(act)) })
 }
 
 //export lpGoGrowID
-func lpGoGrowID(comm C.uint64_t, out *C.uchar, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var id shim.UniqueID
-	if id, err = bridge.GrowID(uint64(comm)); err == nil {
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), len(id)), id[:])
-	}
-	return
+func lpGoGrowID(comm C.uint64_t, out *C.uchar, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		id, err := bridge.GrowID(uint64(comm))
+		if err == nil {
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), len(id)), id[:])
+		}
+		return err
+	})
 }
 
 //export lpGoAsk
-func lpGoAsk(comm C.uint64_t, question C.int, out *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var answer int32
-	if answer, err = bridge.Ask(uint64(comm), bridge.Question(question)); err == nil {
-		*out = C.int32_t(answer)
-	}
-	return
+func lpGoAsk(comm C.uint64_t, question C.int, out *C.int32_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		got, err := bridge.Ask(uint64(comm), bridge.Question(question))
+		if err == nil {
+			*out = C.int32_t(got)
+		}
+		return err
+	})
 }
 
 //export lpGoAsyncError
-func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var poison error
-	if poison, err = bridge.AsyncError(uint64(comm)); err == nil {
-		// The call succeeds: the state is its answer, and msg the text of the state.
-		text{msg, n}.report(out, &poison)
-	}
-	return
+func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		state, err := bridge.AsyncError(uint64(comm))
+		if err == nil {
+			// The call succeeds: the state is its answer, and msg the text of the state.
+			*out = text{msg, n}.write(state)
+		}
+		return err
+	})
 }
 
 //export lpGoOpCreate
 func lpGoOpCreate(comm C.uint64_t, typ C.int32_t, scalar unsafe.Pointer, later C.int32_t, out *C.int32_t, msg *C.char,
-	n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var op int32
-	if op, err = bridge.CreateOp(uint64(comm), int32(typ), scalar, later != 0); err == nil {
-		*out = C.int32_t(op)
-	}
-	return
+	n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		got, err := bridge.CreateOp(uint64(comm), int32(typ), scalar, later != 0)
+		if err == nil {
+			*out = C.int32_t(got)
+		}
+		return err
+	})
 }
 
 //export lpGoOpDestroy
-func lpGoOpDestroy(comm C.uint64_t, op C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.DestroyOp(uint64(comm), int32(op))
-	return
+func lpGoOpDestroy(comm C.uint64_t, op C.int32_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error { return bridge.DestroyOp(uint64(comm), int32(op)) })
 }
 
 //export lpGoUseEnviron
@@ -298,74 +251,71 @@ func lpGoMemoryAdd(base unsafe.Pointer, size C.size_t, fd C.int) {
 }
 
 //export lpGoMemoryRemove
-func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = memory.Remove(uintptr(base))
-	return
+func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error { return memory.Remove(uintptr(base)) })
 }
 
 //export lpGoDeviceAlloc
-func lpGoDeviceAlloc(size C.size_t, out *unsafe.Pointer, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	*out, err = memory.AllocDevice(int(size))
-	return
+func lpGoDeviceAlloc(size C.size_t, out *unsafe.Pointer, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() (err error) {
+		*out, err = memory.AllocDevice(int(size))
+		return err
+	})
 }
 
 //export lpGoDeviceFree
-func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var is bool
-	if is, err = memory.FreeDevice(at); is {
-		*known = 1
-	}
-	return
+func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		is, err := memory.FreeDevice(at)
+		if is {
+			*known = 1
+		}
+		return err
+	})
 }
 
 //export lpGoRegister
 func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, flags C.int, out *C.uint64_t,
-	msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var h uint64
-	if h, err = bridge.Register(uint64(comm), buff, uintptr(size), window != 0, int32(flags)); err == nil {
-		*out = C.uint64_t(h)
-	}
-	return
+	msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		got, err := bridge.Register(uint64(comm), buff, uintptr(size), window != 0, int32(flags))
+		if err == nil {
+			*out = C.uint64_t(got)
+		}
+		return err
+	})
 }
 
 //export lpGoRegistered
 func lpGoRegistered(comm, handle C.uint64_t, window, end C.int, out *unsafe.Pointer, msg *C.char,
-	n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var buff unsafe.Pointer
-	if buff, err = bridge.Registered(uint64(comm), uint64(handle), window != 0, end != 0); err == nil {
-		*out = buff
-	}
-	return
+	n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		got, err := bridge.Registered(uint64(comm), uint64(handle), window != 0, end != 0)
+		if err == nil {
+			*out = got
+		}
+		return err
+	})
 }
 
 //export lpGoSimulate
-func lpGoSimulate(calls *C.struct_lp_call, count C.size_t, out *C.double, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var us float64
-	if us, err = bridge.Simulate(unsafe.Slice((*bridge.Call)(unsafe.Pointer(calls)), int(count))); err == nil {
-		*out = C.double(us)
-	}
-	return
+func lpGoSimulate(calls *C.struct_lp_call, count C.size_t, out *C.double, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		got, err := bridge.Simulate(unsafe.Slice((*bridge.Call)(unsafe.Pointer(calls)), int(count)))
+		if err == nil {
+			*out = C.double(got)
+		}
+		return err
+	})
 }
 
 //export lpGoMemStats
-func lpGoMemStats(comm C.uint64_t, stat C.int32_t, out *C.uint64_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var value uint64
-	if value, err = bridge.MemStats(uint64(comm), int32(stat)); err == nil {
-		*out = C.uint64_t(value)
-	}
-	return
+func lpGoMemStats(comm C.uint64_t, stat C.int32_t, out *C.uint64_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		got, err := bridge.MemStats(uint64(comm), int32(stat))
+		if err == nil {
+			*out = C.uint64_t(got)
+		}
+		return err
+	})
 }

@@ -87,22 +87,20 @@ func (l library) Destroy(c foreign.Comm) error {
 }
 
 //export lpGoInterpose
-func lpGoInterpose(comms *C.uint64_t, count C.size_t, table *C.struct_lp_other, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	err = bridge.Interpose(unsafe.Slice((*uint64)(unsafe.Pointer(comms)), int(count)), library{table})
-	return
+func lpGoInterpose(comms *C.uint64_t, count C.size_t, table *C.struct_lp_other, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		return bridge.Interpose(unsafe.Slice((*uint64)(unsafe.Pointer(comms)), int(count)), library{table})
+	})
 }
 
 //export lpGoInterposes
-func lpGoInterposes(call *C.struct_lp_call, out *C.int32_t, msg *C.char, n C.size_t) (rc C.int) {
-	var err error
-	defer text{msg, n}.report(&rc, &err)
-	var yes bool
-	yes, err = bridge.Interposes((*bridge.Call)(unsafe.Pointer(call)))
-	*out = 0
-	if yes {
-		*out = 1
-	}
-	return
+func lpGoInterposes(call *C.struct_lp_call, out *C.int32_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.of(func() error {
+		yes, err := bridge.Interposes((*bridge.Call)(unsafe.Pointer(call)))
+		*out = 0
+		if yes {
+			*out = 1
+		}
+		return err
+	})
 }

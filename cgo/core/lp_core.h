@@ -83,12 +83,10 @@ struct lp_core {
   /* Runs calls as one group. Returns when all are complete. */
   int (*run)(const struct lp_call *calls, size_t n, char *err, size_t errlen);
 
-  int (*finalize)(uint64_t comm, char *err, size_t errlen);
-  int (*destroy)(uint64_t comm, char *err, size_t errlen);
-  int (*abort)(uint64_t comm, char *err, size_t errlen);
-  int (*count)(uint64_t comm, int32_t *out, char *err, size_t errlen);
-  int (*rank)(uint64_t comm, int32_t *out, char *err, size_t errlen);
-  int (*device)(uint64_t comm, int32_t *out, char *err, size_t errlen);
+  /* Does LP_FINALIZE, LP_DESTROY, ... to a communicator. */
+  int (*act)(uint64_t comm, int32_t act, char *err, size_t errlen);
+  /* Answers LP_ASK_RANKS, ... of a communicator. */
+  int (*ask)(uint64_t comm, int32_t question, int32_t *out, char *err, size_t errlen);
   /* *out is the communicator's ncclResult_t, and err its message. */
   int (*async_error)(uint64_t comm, int32_t *out, char *err, size_t errlen);
 
@@ -112,13 +110,8 @@ struct lp_core {
 
   /* Writes the predicted microseconds of calls as one group. Runs none. */
   int (*simulate)(const struct lp_call *calls, size_t n, double *us, char *err, size_t errlen);
-  int (*revoke)(uint64_t comm, char *err, size_t errlen);
-  int (*suspend)(uint64_t comm, char *err, size_t errlen);
-  int (*resume)(uint64_t comm, char *err, size_t errlen);
   /* Writes the id by which new ranks join a communicator that grows from comm. */
   int (*grow_id)(uint64_t comm, unsigned char *id, char *err, size_t errlen);
-  /* *out is 1 if calls on comm block, else 0. Callable while comm is being made. */
-  int (*blocking)(uint64_t comm, int32_t *out, char *err, size_t errlen);
   /* stat is an ncclCommMemStat_t. */
   int (*mem_stats)(uint64_t comm, int32_t stat, uint64_t *value, char *err, size_t errlen);
 

@@ -32,6 +32,16 @@ enum {
   LP_BY_GROW = 3,
 };
 
+/* bridge.Action */
+enum {
+  LP_FINALIZE = 0,
+  LP_DESTROY = 1,
+  LP_ABORT = 2,
+  LP_REVOKE = 3,
+  LP_SUSPEND = 4,
+  LP_RESUME = 5,
+};
+
 /* bridge.Question */
 enum {
   LP_ASK_RANKS = 0,

@@ -8,20 +8,17 @@ static ncclResult_t submit(const char* function, struct lp_call* call) {
 }
 
 ncclResult_t lp_submit(struct lp_call* call) {
-  char err[LP_ERR_BYTES];
-  ncclResult_t why;
-  const struct lp_core* core = lp_core(&why);
-  if (core == NULL) return lp_group_note(why);
-  err[0] = '\0';
+  ncclResult_t rc;
+  if (lp_core(&rc) == NULL) return lp_group_note(rc);
   if (!lp_group_open()) {
     switch (lp_quick_run(call)) {
       case LP_QUICK_DONE: return ncclSuccess;
-      case LP_QUICK_BEGUN: return lp_result(core->run_begun(call, err, sizeof err), err);
-      default: return lp_result(core->run(call, 1, err, sizeof err), err);
+      case LP_QUICK_BEGUN: return LP_CORE(run_begun, call);
+      default: return LP_CORE(run, call, 1);
     }
   }
-  why = lp_result(core->check(call, err, sizeof err), err);
-  return why == ncclSuccess ? lp_group_add_call(call) : lp_group_note(why);
+  rc = LP_CORE(check, call);
+  return rc == ncclSuccess ? lp_group_add_call(call) : lp_group_note(rc);
 }
 
 #define CALL(KIND, TYPE, OP, PEER, COUNT, SEND, RECV)                                         \

@@ -6,13 +6,8 @@
 #include <string.h>
 
 LP_API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId* uniqueId)) {
-  char err[LP_ERR_BYTES] = "";
-  ncclResult_t why;
-  const struct lp_core* core;
   if (uniqueId == NULL) return lp_fail(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
-  core = lp_core(&why);
-  if (core == NULL) return why;
-  return lp_result(core->get_unique_id((unsigned char*)uniqueId->internal, err, sizeof err), err);
+  return LP_CORE(get_unique_id, (unsigned char*)uniqueId->internal);
 }
 
 /* ---- Making ---- */
@@ -114,20 +109,19 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
 
 /* ---- Ending. As in NCCL, a NULL communicator succeeds. ---- */
 
-static ncclResult_t end(const char* function, ncclComm_t comm, bool gone, size_t offset) {
+static ncclResult_t end(const char* function, ncclComm_t comm, int32_t act) {
   ncclResult_t rc, other;
   if (lp_core(&rc) == NULL) return rc;
-  other = lp_other_end(function, comm, gone);
-  rc = lp_act(function, comm, offset);
+  other = lp_other_end(function, comm, act != LP_FINALIZE);
+  rc = LP_CORE(act, lp_handle(comm), act);
   return rc == ncclSuccess ? other : rc;
 }
 
-ncclResult_t lp_end_now(ncclComm_t comm, enum lp_end how) {
-  return how == LP_DESTROY ? end("ncclCommDestroy", comm, true, offsetof(struct lp_core, destroy))
-                           : end("ncclCommFinalize", comm, false, offsetof(struct lp_core, finalize));
+ncclResult_t lp_end_now(ncclComm_t comm, int32_t how) {
+  return end(how == LP_DESTROY ? "ncclCommDestroy" : "ncclCommFinalize", comm, how);
 }
 
-static ncclResult_t end_or_queue(ncclComm_t comm, enum lp_end how) {
+static ncclResult_t end_or_queue(ncclComm_t comm, int32_t how) {
   if (comm == NULL) return ncclSuccess;
   return lp_group_open() ? lp_group_add_end(comm, how) : lp_end_now(comm, how);
 }
@@ -140,45 +134,36 @@ LP_API(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (comm == NULL) return ncclSuccess;
   lp_group_forget(comm);
   lp_interpose_forget(comm);
-  return end("ncclCommAbort", comm, true, offsetof(struct lp_core, abort));
+  return end("ncclCommAbort", comm, LP_ABORT);
 }
 
 /* ---- Questions ---- */
 
-typedef int question(uint64_t comm, int32_t* out, char* err, size_t errlen);
+#define ASK(NAME, OUT, QUESTION)                                                       \
+  LP_API(ncclResult_t, NAME, (const ncclComm_t comm, int* OUT)) {                      \
+    if (comm == NULL) return lp_fail(ncclInvalidArgument, #NAME ": comm is NULL");     \
+    if (OUT == NULL) return lp_fail(ncclInvalidArgument, #NAME ": " #OUT " is NULL");  \
+    return LP_CORE(ask, lp_handle(comm), QUESTION, OUT);                               \
+  }
 
-static ncclResult_t ask(const char* function, ncclComm_t comm, const char* what, void* out, size_t offset) {
+ASK(ncclCommCount, count, LP_ASK_RANKS)
+ASK(ncclCommCuDevice, device, LP_ASK_DEVICE)
+ASK(ncclCommUserRank, rank, LP_ASK_RANK)
+
+LP_API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError)) {
   char err[LP_ERR_BYTES] = "";
   ncclResult_t rc;
   const struct lp_core* core;
-  int32_t answer = 0;
-  question* q;
-  if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
-  if (out == NULL) return lp_fail(ncclInvalidArgument, "%s: %s is NULL", function, what);
+  int32_t state;
+  if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclCommGetAsyncError: comm is NULL");
+  if (asyncError == NULL) return lp_fail(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
   core = lp_core(&rc);
   if (core == NULL) return rc;
-  q = *(question* const*)((const char*)core + offset);
-  rc = lp_result(q(lp_handle(comm), &answer, err, sizeof err), err);
+  rc = lp_result(core->async_error(lp_handle(comm), &state, err, sizeof err), err);
   if (rc != ncclSuccess) return rc;
-  memcpy(out, &answer, sizeof answer);
-  /* A communicator's state is an answer. If it has failed, its text becomes the last error. */
-  if (err[0] != '\0' && answer != ncclInProgress) lp_fail(rc, "%s", err);
-  return rc;
-}
-
-#define ASK(NAME, COMM, TYPE, WHAT, FIELD)                                   \
-  LP_API(ncclResult_t, NAME, (COMM comm, TYPE* WHAT)) {                      \
-    return ask(#NAME, comm, #WHAT, WHAT, offsetof(struct lp_core, FIELD)); \
-  }
-
-ASK(ncclCommCount, const ncclComm_t, int, count, count)
-ASK(ncclCommCuDevice, const ncclComm_t, int, device, device)
-ASK(ncclCommUserRank, const ncclComm_t, int, rank, rank)
-
-LP_API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError)) {
-  ncclResult_t rc = ask("ncclCommGetAsyncError", comm, "asyncError", asyncError, offsetof(struct lp_core, async_error));
-  if (rc == ncclSuccess && *asyncError == ncclSuccess) *asyncError = lp_other_async_error(comm);
-  return rc;
+  /* The state is the answer. If the communicator has failed, its text becomes the last error. */
+  *asyncError = state == ncclSuccess ? lp_other_async_error(comm) : lp_result(state, err);
+  return ncclSuccess;
 }
 
 /* ---- The library itself ---- */

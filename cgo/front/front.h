@@ -73,12 +73,19 @@ bool lp_forked(void);
 /* ncclInvalidUsage, with the text that explains it. */
 ncclResult_t lp_fail_forked(void);
 
-/* Functions of the core's table that take a communicator only, by their offset. Fails for a NULL communicator. */
-ncclResult_t lp_act(const char* function, ncclComm_t comm, size_t offset);
+/* Makes a call of the core's table, with the arguments before err. Its value is the result; a failure becomes the last
+ * error. */
+#define LP_CORE(FUNCTION, ...)                                                             \
+  ({                                                                                       \
+    char err_[LP_ERR_BYTES];                                                               \
+    ncclResult_t rc_;                                                                      \
+    const struct lp_core* core_ = lp_core(&rc_);                                           \
+    err_[0] = '\0';                                                                        \
+    core_ == NULL ? rc_ : lp_result(core_->FUNCTION(__VA_ARGS__, err_, sizeof err_), err_); \
+  })
 
 /* ---- group.c: the calls that a thread has queued ---- */
 
-enum lp_end { LP_FINALIZE, LP_DESTROY };
 enum lp_group_kind { LP_GROUP_UNKNOWN, LP_GROUP_BLOCKING, LP_GROUP_NONBLOCKING };
 
 /* The open group of this thread. calls, inits and ends are read when it runs. */
@@ -99,7 +106,7 @@ struct lp_pending_init {
 
 struct lp_pending_end {
   ncclComm_t comm;
-  enum lp_end how;
+  int32_t how; /* LP_FINALIZE or LP_DESTROY */
 };
 
 struct lp_group* lp_group(void);
@@ -115,7 +122,7 @@ ncclResult_t lp_group_no_memory(void);
 ncclResult_t lp_group_add_call(const struct lp_call* call);
 ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n);
 /* Queues the end of a communicator, which follows all calls and inits of the group. */
-ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how);
+ncclResult_t lp_group_add_end(ncclComm_t comm, int32_t how);
 /* Whether the group ends a communicator. */
 bool lp_group_ends(uint64_t comm);
 /* Removes what is queued for a communicator. */
@@ -140,8 +147,8 @@ int lp_comm_blocking(int configured);
 ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n);
 /* Makes communicators now, or when the group of this thread ends. */
 ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n);
-/* Finalizes or destroys a communicator. */
-ncclResult_t lp_end_now(ncclComm_t comm, enum lp_end how);
+/* Does LP_FINALIZE or LP_DESTROY. */
+ncclResult_t lp_end_now(ncclComm_t comm, int32_t how);
 /* Makes a communicator whose ranks meet by ids. */
 ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,
                           int rank, const ncclConfig_t* config);

@@ -61,14 +61,10 @@ static ncclResult_t fit(bool blocking) {
 
 /* fit for the communicator of a call, which usually is that of the call before. */
 static ncclResult_t fit_call(uint64_t comm) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
   ncclResult_t rc;
   int32_t blocking;
   if (comm == own.last) return ncclSuccess;
-  core = lp_core(&rc);
-  if (core == NULL) return rc;
-  rc = lp_result(core->blocking(comm, &blocking, err, sizeof err), err);
+  rc = LP_CORE(ask, comm, LP_ASK_BLOCKING, &blocking);
   if (rc == ncclSuccess) rc = fit(blocking != 0);
   if (rc == ncclSuccess) own.last = comm;
   return rc;
@@ -157,7 +153,7 @@ ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* 
   return ncclSuccess;
 }
 
-static ncclResult_t push_end(ncclComm_t comm, enum lp_end how) {
+static ncclResult_t push_end(ncclComm_t comm, int32_t how) {
   if (own.group.end_count == own.end_room) {
     size_t room = 2 * own.end_room + 8;
     struct lp_pending_end* bigger = realloc(own.ends, room * sizeof *bigger);
@@ -170,10 +166,8 @@ static ncclResult_t push_end(ncclComm_t comm, enum lp_end how) {
   return ncclSuccess;
 }
 
-ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how) {
-  char err[LP_ERR_BYTES] = "";
+ncclResult_t lp_group_add_end(ncclComm_t comm, int32_t how) {
   struct lp_pending_end* before = end_of(lp_handle(comm));
-  const struct lp_core* core;
   ncclResult_t rc;
   int32_t answer;
   if (before != NULL && before->how == LP_FINALIZE && how == LP_DESTROY) {
@@ -181,11 +175,10 @@ ncclResult_t lp_group_add_end(ncclComm_t comm, enum lp_end how) {
     return ncclSuccess;
   }
   if (before != NULL) return not_ended(lp_handle(comm));
-  core = lp_core(&rc);
-  if (core == NULL) return lp_group_note(rc);
+  if (lp_core(&rc) == NULL) return lp_group_note(rc);
   /* The core tells a rank only for a communicator that is made and has nothing in progress. */
-  rc = lp_result(core->rank(lp_handle(comm), &answer, err, sizeof err), err);
-  if (rc == ncclSuccess) rc = lp_result(core->blocking(lp_handle(comm), &answer, err, sizeof err), err);
+  rc = LP_CORE(ask, lp_handle(comm), LP_ASK_RANK, &answer);
+  if (rc == ncclSuccess) rc = LP_CORE(ask, lp_handle(comm), LP_ASK_BLOCKING, &answer);
   /* Destroying always waits, so it goes with both kinds of groups. */
   if (rc == ncclSuccess && how == LP_FINALIZE) rc = fit(answer != 0);
   return rc == ncclSuccess ? push_end(comm, how) : rc;

@@ -23,15 +23,6 @@ static ncclResult_t run_inits(const struct lp_group* g) {
   return rc;
 }
 
-static ncclResult_t run_calls(const struct lp_group* g) {
-  char err[LP_ERR_BYTES];
-  ncclResult_t why;
-  const struct lp_core* core = lp_core(&why);
-  if (core == NULL) return why;
-  err[0] = '\0';
-  return lp_result(core->run(g->calls, g->call_count, err, sizeof err), err);
-}
-
 /* Waits for what a communicator has in progress, and returns its result. LIGHTPATH_TIMEOUT bounds every such
  * operation. */
 static ncclResult_t settle(const struct lp_core* core, ncclComm_t comm) {
@@ -96,7 +87,7 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
   if (rc == ncclSuccess) rc = g->error;
   rc = lp_interpose_group_end(rc);
   if (rc == ncclSuccess && g->init_count > 0) rc = run_inits(g);
-  if (rc == ncclSuccess && g->call_count > 0) rc = run_calls(g);
+  if (rc == ncclSuccess && g->call_count > 0) rc = LP_CORE(run, g->calls, g->call_count);
   if (g->error == ncclSuccess && g->end_count > 0) rc = run_ends(g, rc);
   if (g->kind != LP_GROUP_UNKNOWN || g->init_count > 0 || g->end_count > 0 || g->error != ncclSuccess) reset();
   return rc;
@@ -104,8 +95,6 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
 
 /* Writes the predicted time of the group's calls. */
 static ncclResult_t simulate(const struct lp_group* g, float* us) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
   ncclResult_t rc;
   double estimate;
   *us = 0;
@@ -115,9 +104,7 @@ static ncclResult_t simulate(const struct lp_group* g, float* us) {
   if (g->end_count > 0)
     return lp_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: the group ends communicators, which cannot be simulated");
   if (g->call_count == 0) return ncclSuccess;
-  core = lp_core(&rc);
-  if (core == NULL) return rc;
-  rc = lp_result(core->simulate(g->calls, g->call_count, &estimate, err, sizeof err), err);
+  rc = LP_CORE(simulate, g->calls, g->call_count, &estimate);
   if (rc == ncclSuccess) *us = (float)estimate;
   return rc;
 }

@@ -182,17 +182,14 @@ static ncclResult_t queue_call(const char* function, const struct lp_call* call,
 }
 
 ncclResult_t lp_interpose_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config) {
-  char err[LP_ERR_BYTES] = "";
   struct lp_call own = *call; /* the core writes the operator's factor into it */
   ncclRedOp_t op;
   ncclResult_t rc;
   int32_t yes = 0;
-  const struct lp_core* core = lp_core(&rc);
-  if (core == NULL) return lp_group_note(rc);
-  rc = lp_result(core->interposes(&own, &yes, err, sizeof err), err);
+  rc = LP_CORE(interposes, &own, &yes);
   if (rc != ncclSuccess) return lp_group_note(rc);
   if (lp_group_open()) return queue_call(function, &own, config, yes != 0);
-  if (yes != 0) return lp_result(core->run(&own, 1, err, sizeof err), err);
+  if (yes != 0) return LP_CORE(run, &own, 1);
   rc = lp_other_op(function, call, &op);
   return rc == ncclSuccess ? lp_other_forward(function, call, op, config) : rc;
 }
@@ -211,12 +208,10 @@ bool lp_interpose_op_end(ncclComm_t comm, ncclRedOp_t op) {
 
 /* Runs the interposed calls, in their order. */
 static ncclResult_t run_interposed(void) {
-  char err[LP_ERR_BYTES] = "";
   ncclResult_t rc = ncclSuccess;
-  const struct lp_core* core = lp_core(&rc);
   size_t i;
-  for (i = 0; core != NULL && rc == ncclSuccess && i < queue.count; i++)
-    if (queue.list[i].what == INTERPOSED) rc = lp_result(core->run(&queue.list[i].call, 1, err, sizeof err), err);
+  for (i = 0; rc == ncclSuccess && i < queue.count; i++)
+    if (queue.list[i].what == INTERPOSED) rc = LP_CORE(run, &queue.list[i].call, 1);
   return rc;
 }
 

@@ -96,15 +96,3 @@ const struct lp_core* lp_core(ncclResult_t* why) {
   if (core == NULL) *why = lp_fail(ncclSystemError, "%s", load_error);
   return core;
 }
-
-ncclResult_t lp_act(const char* function, ncclComm_t comm, size_t offset) {
-  char err[LP_ERR_BYTES] = "";
-  ncclResult_t rc;
-  const struct lp_core* c;
-  int (*act)(uint64_t, char*, size_t);
-  if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
-  c = lp_core(&rc);
-  if (c == NULL) return rc;
-  memcpy(&act, (const char*)c + offset, sizeof act);
-  return lp_result(act(lp_handle(comm), err, sizeof err), err);
-}

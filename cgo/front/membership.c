@@ -5,16 +5,12 @@
 
 /* A child blocks as its configuration says, else as its parent does. */
 static ncclResult_t inherit(const ncclConfig_t* mine, struct lp_init* init) {
-  char err[LP_ERR_BYTES] = "";
-  ncclResult_t rc;
-  const struct lp_core* core = lp_core(&rc);
-  if (core == NULL) return rc;
   init->name = mine->commName;
   if (mine->blocking != NCCL_CONFIG_UNDEF_INT) {
     init->blocking = mine->blocking;
     return ncclSuccess;
   }
-  return lp_result(core->blocking(init->parent, &init->blocking, err, sizeof err), err);
+  return LP_CORE(ask, init->parent, LP_ASK_BLOCKING, &init->blocking);
 }
 
 static ncclResult_t make_child(const char* function, ncclComm_t parent, ncclComm_t* newcomm, const ncclConfig_t* config,
@@ -49,14 +45,9 @@ LP_API(ncclResult_t, ncclCommShrink,
 }
 
 LP_API(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId)) {
-  char err[LP_ERR_BYTES] = "";
-  ncclResult_t rc;
-  const struct lp_core* core;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclCommGetUniqueId: comm is NULL");
   if (uniqueId == NULL) return lp_fail(ncclInvalidArgument, "ncclCommGetUniqueId: uniqueId is NULL");
-  core = lp_core(&rc);
-  if (core == NULL) return rc;
-  return lp_result(core->grow_id(lp_handle(comm), (unsigned char*)uniqueId->internal, err, sizeof err), err);
+  return LP_CORE(grow_id, lp_handle(comm), (unsigned char*)uniqueId->internal);
 }
 
 /* A rank of comm keeps its number and passes -1. A new rank passes no comm, and its number. */
@@ -77,21 +68,20 @@ LP_API(ncclResult_t, ncclCommGrow,
 
 /* ---- Revoke, suspend, resume ---- */
 
-static ncclResult_t act(const char* function, ncclComm_t comm, int flags, int allowed, size_t offset) {
-  if (comm != NULL && flags != allowed)
+static ncclResult_t act(const char* function, ncclComm_t comm, int flags, int allowed, int32_t act) {
+  if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
+  if (flags != allowed)
     return lp_fail(ncclInvalidArgument, "%s: flags are 0x%x, and can only be 0x%x", function, (unsigned)flags,
                    (unsigned)allowed);
-  return lp_act(function, comm, offset);
+  return LP_CORE(act, lp_handle(comm), act);
 }
 
 LP_API(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
-  return act("ncclCommRevoke", comm, revokeFlags, NCCL_REVOKE_DEFAULT, offsetof(struct lp_core, revoke));
+  return act("ncclCommRevoke", comm, revokeFlags, NCCL_REVOKE_DEFAULT, LP_REVOKE);
 }
 
 LP_API(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags)) {
-  return act("ncclCommSuspend", comm, flags, NCCL_SUSPEND_MEM, offsetof(struct lp_core, suspend));
+  return act("ncclCommSuspend", comm, flags, NCCL_SUSPEND_MEM, LP_SUSPEND);
 }
 
-LP_API(ncclResult_t, ncclCommResume, (ncclComm_t comm)) {
-  return act("ncclCommResume", comm, 0, 0, offsetof(struct lp_core, resume));
-}
+LP_API(ncclResult_t, ncclCommResume, (ncclComm_t comm)) { return act("ncclCommResume", comm, 0, 0, LP_RESUME); }

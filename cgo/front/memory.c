@@ -16,21 +16,11 @@ static bool cuda_loaded(void) {
 
 /* Allocates device memory if the thread has a context; else *ptr stays NULL. */
 static ncclResult_t allocate_on_device(void** ptr, size_t size) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
-  ncclResult_t rc;
-  if (size > PTRDIFF_MAX || !cuda_loaded()) return ncclSuccess;
-  core = lp_core(&rc);
-  return core == NULL ? rc : lp_result(core->device_alloc(size, ptr, err, sizeof err), err);
+  return size > PTRDIFF_MAX || !cuda_loaded() ? ncclSuccess : LP_CORE(device_alloc, size, ptr);
 }
 
 static ncclResult_t free_on_device(void* ptr, int32_t* known) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
-  ncclResult_t rc;
-  if (!cuda_loaded()) return ncclSuccess;
-  core = lp_core(&rc);
-  return core == NULL ? rc : lp_result(core->device_free(ptr, known, err, sizeof err), err);
+  return cuda_loaded() ? LP_CORE(device_free, ptr, known) : ncclSuccess;
 }
 
 LP_API(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size)) {
@@ -58,28 +48,17 @@ LP_API(ncclResult_t, ncclMemFree, (void* ptr)) {
 
 static ncclResult_t add(const char* function, ncclComm_t comm, void* buff, size_t size, bool window, int flags,
                         const void* out, uint64_t* handle) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
-  ncclResult_t rc;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
   if (out == NULL) return lp_fail(ncclInvalidArgument, "%s: the handle to write is NULL", function);
   if (buff == NULL || size == 0)
     return lp_fail(ncclInvalidArgument, "%s: buff is %p of %zu bytes", function, buff, size);
-  core = lp_core(&rc);
-  if (core == NULL) return rc;
-  return lp_result(core->reg(lp_handle(comm), buff, size, window, flags, handle, err, sizeof err), err);
+  return LP_CORE(reg, lp_handle(comm), buff, size, window, flags, handle);
 }
 
 static ncclResult_t find(const char* function, ncclComm_t comm, const void* handle, bool window, bool end,
                          void** buff) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
-  ncclResult_t rc;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
-  core = lp_core(&rc);
-  if (core == NULL) return rc;
-  return lp_result(core->reg_find(lp_handle(comm), (uint64_t)(uintptr_t)handle, window, end, buff, err, sizeof err),
-                   err);
+  return LP_CORE(reg_find, lp_handle(comm), (uint64_t)(uintptr_t)handle, window, end, buff);
 }
 
 /* Device memory is registered with the other library, if there is one. */
@@ -133,11 +112,7 @@ LP_API(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void
 }
 
 LP_API(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value)) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
-  ncclResult_t rc;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclCommMemStats: comm is NULL");
   if (value == NULL) return lp_fail(ncclInvalidArgument, "ncclCommMemStats: value is NULL");
-  core = lp_core(&rc);
-  return core == NULL ? rc : lp_result(core->mem_stats(lp_handle(comm), (int32_t)stat, value, err, sizeof err), err);
+  return LP_CORE(mem_stats, lp_handle(comm), (int32_t)stat, value);
 }

@@ -51,16 +51,12 @@ static struct lp_call wait_for(ncclComm_t comm, const ncclWaitSignalDesc_t* d, c
 
 /* Checks all waits first, so that a wrong descriptor leaves the signals of the others alone. */
 static ncclResult_t check_waits(int n, const ncclWaitSignalDesc_t* descs, ncclComm_t comm, cudaStream_t stream) {
-  char err[LP_ERR_BYTES] = "";
-  ncclResult_t rc;
+  ncclResult_t rc = ncclSuccess;
   int i;
-  const struct lp_core* core = lp_core(&rc);
-  if (core == NULL) return rc;
-  rc = ncclSuccess;
   for (i = 0; i < n && rc == ncclSuccess; i++) {
     struct lp_call call = wait_for(comm, &descs[i], stream);
     rc = check_zeros("ncclWaitSignal", descs[i].sigIdx, descs[i].ctx, 0);
-    if (rc == ncclSuccess) rc = lp_result(core->check(&call, err, sizeof err), err);
+    if (rc == ncclSuccess) rc = LP_CORE(check, &call);
   }
   return rc;
 }

@@ -138,8 +138,8 @@ static size_t made(const struct lp_core* core, const struct lp_init* inits, size
   for (i = 0; i < n; i++) {
     struct lp_init* r = &real[count];
     *r = inits[i];
-    if (r->comm != 0 && core->count(r->comm, &r->nranks, NULL, 0) == ncclSuccess &&
-        core->rank(r->comm, &r->rank, NULL, 0) == ncclSuccess)
+    if (r->comm != 0 && core->ask(r->comm, LP_ASK_RANKS, &r->nranks, NULL, 0) == ncclSuccess &&
+        core->ask(r->comm, LP_ASK_RANK, &r->rank, NULL, 0) == ncclSuccess)
       count++;
   }
   return count;

@@ -4,19 +4,13 @@
 /* A scalar in device memory is read when a call runs: on its stream, at once, or at the end of the group. */
 LP_API(ncclResult_t, ncclRedOpCreatePreMulSum,
        (ncclRedOp_t* op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
   ncclResult_t rc;
   int32_t number;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: comm is NULL");
   if (op == NULL) return lp_fail(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: op is NULL");
   if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
     return lp_fail(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: residence is %d", (int)residence);
-  core = lp_core(&rc);
-  if (core == NULL) return rc;
-  rc = lp_result(core->op_create(lp_handle(comm), (int32_t)datatype, scalar, residence == ncclScalarDevice, &number,
-                                 err, sizeof err),
-                 err);
+  rc = LP_CORE(op_create, lp_handle(comm), (int32_t)datatype, scalar, residence == ncclScalarDevice, &number);
   if (rc != ncclSuccess) return rc;
   *op = (ncclRedOp_t)number;
   lp_other_op_create(comm, *op, scalar, datatype, residence);
@@ -30,12 +24,9 @@ static void end_other(ncclComm_t comm, ncclRedOp_t op) {
 }
 
 LP_API(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
-  char err[LP_ERR_BYTES] = "";
-  const struct lp_core* core;
   ncclResult_t rc;
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "ncclRedOpDestroy: comm is NULL");
-  core = lp_core(&rc);
-  if (core == NULL) return rc;
+  if (lp_core(&rc) == NULL) return rc;
   end_other(comm, op);
-  return lp_result(core->op_destroy(lp_handle(comm), (int32_t)op, err, sizeof err), err);
+  return LP_CORE(op_destroy, lp_handle(comm), (int32_t)op);
 }

@@ -1,4 +1,4 @@
-/* What a thread does in the driver, and the settings of devices. */
+/* The context of each thread, and the settings of devices. */
 #include "stub.h"
 
 #include <stdlib.h>

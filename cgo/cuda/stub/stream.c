@@ -1,4 +1,4 @@
-/* Streams: what they do in a capture, and how they wait for each other. */
+/* Streams: enqueues operations, into a graph during a capture, and orders streams with the default one. */
 #include "stub.h"
 
 #include <stdlib.h>

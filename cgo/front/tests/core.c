@@ -29,8 +29,8 @@ int main(int argc, char** argv) {
   }
   /* A text never passes the end of its buffer, and the buffer may be NULL. */
   memset(err, '#', sizeof err);
-  IS(core->destroy(12345, err, 8), ncclInvalidArgument);
+  IS(core->act(12345, LP_DESTROY, err, 8), ncclInvalidArgument);
   CHECK(err[7] == '\0' && err[8] == '#');
-  IS(core->destroy(12345, NULL, 0), ncclInvalidArgument);
+  IS(core->act(12345, LP_DESTROY, NULL, 0), ncclInvalidArgument);
   return 0;
 }

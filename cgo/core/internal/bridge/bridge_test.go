@@ -30,7 +30,7 @@ func world(t *testing.T, n int) []uint64 {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		for _, h := range handles {
-			_ = Destroy(h) // a test may have done so
+			_ = Act(h, Destroy) // a test may have done so
 		}
 	})
 	return handles
@@ -82,14 +82,16 @@ func TestQuestions(t *testing.T) {
 
 func TestEndedHandles(t *testing.T) {
 	var in, out float32
-	for name, end := range map[string]func(uint64) error{"destroy": Destroy, "abort": Abort} {
+	for name, end := range map[string]Action{"destroy": Destroy, "abort": Abort} {
 		t.Run(name, func(t *testing.T) {
 			h := world(t, 1)[0]
-			require.NoError(t, end(h))
+			require.NoError(t, Act(h, end))
 			call := sum(h, &in, &out)
 			_, asked := Ask(h, Ranks)
 			_, polled := AsyncError(h)
-			for i, err := range []error{Destroy(h), Abort(h), Finalize(h), Check(&call), Run([]Call{call}), asked, polled} {
+			for i, err := range []error{
+				Act(h, Destroy), Act(h, Abort), Act(h, Finalize), Check(&call), Run([]Call{call}), asked, polled,
+			} {
 				if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), "destroyed") {
 					t.Errorf("use %d of a dead handle: %v", i, err)
 				}
@@ -104,7 +106,7 @@ func TestDestroyOnce(t *testing.T) {
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { errs[i] = Destroy(h) })
+		wg.Go(func() { errs[i] = Act(h, Destroy) })
 	}
 	wg.Wait()
 	good := 0
@@ -120,7 +122,7 @@ func TestDestroyOnce(t *testing.T) {
 	}
 }
 
-// Enumerations of C are wider than those of shim: a value that wraps must not become a valid one. Errors name the value.
+// Enumerations of C are wider than those of shim: a value that wraps must not become a valid one. Errors name it.
 func TestWideEnumerations(t *testing.T) {
 	h := world(t, 1)[0]
 	var in, out float32
@@ -128,12 +130,13 @@ func TestWideEnumerations(t *testing.T) {
 		byType, byOp := sum(h, &in, &out), sum(h, &in, &out)
 		byType.Type, byOp.Op = v, v
 		for _, c := range []*Call{&byType, &byOp} {
-			if err := Check(c); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), fmt.Sprint(v)) {
+			err := Check(c)
+			if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), fmt.Sprint(v)) {
 				t.Errorf("value %d of %+v: %v", v, c, err)
 			}
 		}
-		if _, err := CreateOp(h, v, unsafe.Pointer(&in), false); !errors.Is(err, errdefs.ErrInvalidArgument) ||
-			!strings.Contains(err.Error(), fmt.Sprint(v)) {
+		_, err := CreateOp(h, v, unsafe.Pointer(&in), false)
+		if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), fmt.Sprint(v)) {
 			t.Errorf("operator of type %d: %v", v, err)
 		}
 	}

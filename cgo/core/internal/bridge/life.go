@@ -117,47 +117,44 @@ func open(h uint64, c *shim.Comm) {
 	}
 }
 
-// Finalize ends a communicator; its handle stays good until Destroy.
-func Finalize(h uint64) error { return with(h, (*shim.Comm).Finalize) }
+// Action is something to do to a communicator.
+type Action int
 
-// Revoke ends the calls in progress on a communicator.
-func Revoke(h uint64) error { return with(h, (*shim.Comm).Revoke) }
+// The actions.
+const (
+	Finalize Action = iota // end it; its handle stays good until Destroy
+	Destroy                // free it and its handle, unless something is still in progress
+	Abort                  // end the calls in progress, and free it and its handle
+	Revoke                 // end the calls in progress
+	Suspend                // give back its memory
+	Resume                 // end a suspension
+)
 
-// Suspend gives back a communicator's memory.
-func Suspend(h uint64) error { return with(h, (*shim.Comm).Suspend) }
-
-// Resume ends a suspension.
-func Resume(h uint64) error { return with(h, (*shim.Comm).Resume) }
-
-func with(h uint64, what func(*shim.Comm) error) error {
+// Act does an action.
+func Act(h uint64, a Action) error {
 	c, err := lookup(h)
 	if err != nil {
 		return err
 	}
-	return what(c)
-}
-
-// GrowID makes the id by which new ranks join a communicator that grows from this one.
-func GrowID(h uint64) (shim.UniqueID, error) {
-	c, err := lookup(h)
-	if err != nil {
-		return shim.UniqueID{}, err
-	}
-	return membership.GrowID(c)
-}
-
-// Destroy frees a communicator and its handle, unless something is still in progress.
-func Destroy(h uint64) error {
-	if c := comms.Get(h); c != nil {
+	switch a {
+	case Finalize:
+		return c.Finalize()
+	case Destroy:
 		if err := c.Busy(); err != nil {
 			return err
 		}
+		return end(h, (*shim.Comm).Destroy)
+	case Abort:
+		return end(h, (*shim.Comm).Abort)
+	case Revoke:
+		return c.Revoke()
+	case Suspend:
+		return c.Suspend()
+	case Resume:
+		return c.Resume()
 	}
-	return end(h, (*shim.Comm).Destroy)
+	return fmt.Errorf("action %d: %w", a, errdefs.ErrInternal)
 }
-
-// Abort ends the calls in progress on a communicator, and frees it and its handle.
-func Abort(h uint64) error { return end(h, (*shim.Comm).Abort) }
 
 // end removes the handle before the communicator ends. So if two threads end it, one does, and the other gets an error.
 func end(h uint64, how func(*shim.Comm) error) error {
@@ -167,6 +164,15 @@ func end(h uint64, how func(*shim.Comm) error) error {
 		return err
 	}
 	return how(c)
+}
+
+// GrowID makes the id by which new ranks join a communicator that grows from this one.
+func GrowID(h uint64) (shim.UniqueID, error) {
+	c, err := lookup(h)
+	if err != nil {
+		return shim.UniqueID{}, err
+	}
+	return membership.GrowID(c)
 }
 
 // Question is a question about a communicator.
