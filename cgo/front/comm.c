@@ -109,11 +109,11 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
 
 /* ---- Ending. As in NCCL, a NULL communicator succeeds. ---- */
 
-static ncclResult_t end(const char* function, ncclComm_t comm, int32_t act) {
+static ncclResult_t end(const char* function, ncclComm_t comm, int32_t how) {
   ncclResult_t rc, other;
   if (lp_core(&rc) == NULL) return rc;
-  other = lp_other_end(function, comm, act != LP_FINALIZE);
-  rc = LP_CORE(act, lp_handle(comm), act);
+  other = lp_other_end(function, comm, how != LP_FINALIZE);
+  rc = LP_CORE(act, lp_handle(comm), how);
   return rc == ncclSuccess ? other : rc;
 }
 

@@ -175,7 +175,6 @@ ncclResult_t lp_group_add_end(ncclComm_t comm, int32_t how) {
     return ncclSuccess;
   }
   if (before != NULL) return not_ended(lp_handle(comm));
-  if (lp_core(&rc) == NULL) return lp_group_note(rc);
   /* The core tells a rank only for a communicator that is made and has nothing in progress. */
   rc = LP_CORE(ask, lp_handle(comm), LP_ASK_RANK, &answer);
   if (rc == ncclSuccess) rc = LP_CORE(ask, lp_handle(comm), LP_ASK_BLOCKING, &answer);

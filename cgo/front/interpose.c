@@ -188,7 +188,7 @@ ncclResult_t lp_interpose_call(const char* function, const struct lp_call* call,
   int32_t yes = 0;
   rc = LP_CORE(interposes, &own, &yes);
   if (rc != ncclSuccess) return lp_group_note(rc);
-  if (lp_group_open()) return queue_call(function, &own, config, yes != 0);
+  if (lp_group_open()) return lp_group_note(queue_call(function, &own, config, yes != 0));
   if (yes != 0) return LP_CORE(run, &own, 1);
   rc = lp_other_op(function, call, &op);
   return rc == ncclSuccess ? lp_other_forward(function, call, op, config) : rc;

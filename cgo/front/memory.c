@@ -4,23 +4,14 @@
  * (regions.c), and no core is needed. */
 #include "other.h"
 
-#include <dlfcn.h>
-#include <stdatomic.h>
-
-/* Whether the program has loaded CUDA's driver. Only then the core is asked for device memory. */
-static bool cuda_loaded(void) {
-  static atomic_bool known;
-  if (!atomic_load(&known) && dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != NULL) atomic_store(&known, true);
-  return atomic_load(&known);
-}
-
-/* Allocates device memory if the thread has a context; else *ptr stays NULL. */
+/* Allocates device memory if the thread has a context; else *ptr stays NULL. The core is asked only in a program that
+ * has loaded CUDA's driver. */
 static ncclResult_t allocate_on_device(void** ptr, size_t size) {
-  return size > PTRDIFF_MAX || !cuda_loaded() ? ncclSuccess : LP_CORE(device_alloc, size, ptr);
+  return size > PTRDIFF_MAX || !lp_cuda() ? ncclSuccess : LP_CORE(device_alloc, size, ptr);
 }
 
 static ncclResult_t free_on_device(void* ptr, int32_t* known) {
-  return cuda_loaded() ? LP_CORE(device_free, ptr, known) : ncclSuccess;
+  return lp_cuda() ? LP_CORE(device_free, ptr, known) : ncclSuccess;
 }
 
 LP_API(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size)) {

@@ -87,7 +87,7 @@ ncclResult_t lp_other_result(const char* function, ncclResult_t rc) {
 
 const char* lp_other_path(void) { return path; }
 
-/* The driver's cuPointerGetAttribute. NULL if this process has not loaded the driver: then it has no device memory. */
+/* The driver's cuPointerGetAttribute. NULL if this process has not loaded the driver. */
 typedef int pointer_attribute(void* data, int attribute, uint64_t pointer);
 
 static pointer_attribute* driver(void) {
@@ -102,7 +102,8 @@ static pointer_attribute* driver(void) {
   return ask;
 }
 
-bool lp_other_cuda(void) { return lp_other() && driver() != NULL; }
+bool lp_cuda(void) { return driver() != NULL; }
+bool lp_other_cuda(void) { return lp_other() && lp_cuda(); }
 
 bool lp_other_device(const void* p) {
   enum { MEMORY_TYPE = 2, DEVICE = 2 }; /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE */

@@ -23,10 +23,12 @@ ncclResult_t lp_other_result(const char* function, ncclResult_t rc);
 /* The library's text for a result. */
 void lp_other_text(ncclResult_t rc, char* text, size_t size);
 
-/* Whether p is device memory. False in a process without CUDA's driver. */
-bool lp_other_device(const void* p);
-/* Whether there is such a library in a process that uses devices. */
+/* Whether this process has loaded CUDA's driver: else it has no device memory. */
+bool lp_cuda(void);
+/* The same, if there is another library. */
 bool lp_other_cuda(void);
+/* Whether p is device memory, for the other library. */
+bool lp_other_device(const void* p);
 
 /* Return from the calling function with the result of the other library's NAME. mine, in the arguments, is its
  * communicator for ours. LP_FORWARD_IN_GROUP joins the thread's group; MINE is how to find the communicator, NULL

@@ -15,9 +15,8 @@ ncclResult_t lp_route_call(const char* function, const struct lp_call* call, con
   ncclRedOp_t op;
   ncclResult_t rc = ncclSuccess;
   if (lp_other_interposes()) return lp_interpose_call(function, call, config);
-  if (lp_other_comm(function, lp_comm(call->comm), &rc) == NULL) return lp_group_note(rc);
-  rc = lp_other_op(function, call, &op);
-  if (rc != ncclSuccess) return rc;
-  rc = lp_other_enter_group();
-  return lp_group_note(rc == ncclSuccess ? lp_other_forward(function, call, op, config) : rc);
+  if (lp_other_comm(function, lp_comm(call->comm), &rc) != NULL) rc = lp_other_op(function, call, &op);
+  if (rc == ncclSuccess) rc = lp_other_enter_group();
+  if (rc == ncclSuccess) rc = lp_other_forward(function, call, op, config);
+  return lp_group_note(rc);
 }

@@ -104,6 +104,9 @@ static void elsewhere(void) {
   OK(ncclAllReduce(device, device, 1, ncclFloat, op, comms[0], NULL));
   OK(ncclRedOpDestroy(op, comms[0]));
   FAILS(ncclAllReduce(device, device, 1, ncclFloat, op, comms[0], NULL), ncclInvalidArgument, "does not exist");
+  OK(ncclGroupStart());
+  FAILS(ncclAllReduce(device, device, 1, ncclFloat, op, comms[0], NULL), ncclInvalidArgument, "does not exist");
+  FAILS(ncclGroupEnd(), ncclInvalidArgument, "does not exist");
   logged("RedOpCreatePreMulSum on 0\nAllReduce 0xdead0000 0xdead0000 1 7 77 on 0 (nil)\nRedOpDestroy 77 on 0\n");
   /* Memory. */
   OK(ncclMemAlloc(&p, 100));
