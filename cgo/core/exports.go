@@ -90,9 +90,9 @@ func (t text) write(err error) C.int {
 	return C.int(bridge.Text(err, buf))
 }
 
-// of makes an export's call. It turns a panic into an error, writes the error's text and returns its result.
+// catch makes an export's call. It turns a panic into an error, writes the error's text and returns its result.
 // Hot path: it allocates for errors only.
-func (t text) of(call func() error) (rc C.int) {
+func (t text) catch(call func() error) (rc C.int) {
 	defer func() {
 		if p := recover(); p != nil {
 			rc = t.write(bridge.Recovered(p, debug.Stack()))
@@ -103,7 +103,7 @@ func (t text) of(call func() error) (rc C.int) {
 
 //export lpGoUniqueID
 func lpGoUniqueID(out *C.uchar, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		id, err := shim.NewUniqueID()
 		if err == nil {
 			copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), len(id)), id[:])
@@ -114,7 +114,7 @@ func lpGoUniqueID(out *C.uchar, msg *C.char, n C.size_t) C.int {
 
 //export lpGoInit
 func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		asked := unsafe.Slice(inits, int(count))
 		args := make([]bridge.InitArgs, len(asked))
 		for i := range asked {
@@ -153,19 +153,19 @@ func initArgs(in *C.struct_lp_init) bridge.InitArgs {
 
 //export lpGoCheck
 func lpGoCheck(call *C.struct_lp_call, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error { return bridge.Check((*bridge.Call)(unsafe.Pointer(call))) })
+	return text{msg, n}.catch(func() error { return bridge.Check((*bridge.Call)(unsafe.Pointer(call))) })
 }
 
 //export lpGoRun
 func lpGoRun(calls *C.struct_lp_call, count C.size_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		return bridge.Run(unsafe.Slice((*bridge.Call)(unsafe.Pointer(calls)), int(count)))
 	})
 }
 
 //export lpGoRunBegun
 func lpGoRunBegun(call *C.struct_lp_call, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error { return bridge.RunBegun((*bridge.Call)(unsafe.Pointer(call))) })
+	return text{msg, n}.catch(func() error { return bridge.RunBegun((*bridge.Call)(unsafe.Pointer(call))) })
 }
 
 //export lpGoUseGates
@@ -175,12 +175,12 @@ func lpGoUseGates(gates *C.struct_lp_gate) {
 
 //export lpGoAct
 func lpGoAct(comm C.uint64_t, act C.int32_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error { return bridge.Act(uint64(comm), bridge.Action(act)) })
+	return text{msg, n}.catch(func() error { return bridge.Act(uint64(comm), bridge.Action(act)) })
 }
 
 //export lpGoGrowID
 func lpGoGrowID(comm C.uint64_t, out *C.uchar, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		id, err := bridge.GrowID(uint64(comm))
 		if err == nil {
 			copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), len(id)), id[:])
@@ -191,7 +191,7 @@ func lpGoGrowID(comm C.uint64_t, out *C.uchar, msg *C.char, n C.size_t) C.int {
 
 //export lpGoAsk
 func lpGoAsk(comm C.uint64_t, question C.int, out *C.int32_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		got, err := bridge.Ask(uint64(comm), bridge.Question(question))
 		if err == nil {
 			*out = C.int32_t(got)
@@ -202,7 +202,7 @@ func lpGoAsk(comm C.uint64_t, question C.int, out *C.int32_t, msg *C.char, n C.s
 
 //export lpGoAsyncError
 func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		state, err := bridge.AsyncError(uint64(comm))
 		if err == nil {
 			// The call succeeds: the state is its answer, and msg the text of the state.
@@ -215,7 +215,7 @@ func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) C.
 //export lpGoOpCreate
 func lpGoOpCreate(comm C.uint64_t, typ C.int32_t, scalar unsafe.Pointer, later C.int32_t, out *C.int32_t, msg *C.char,
 	n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		got, err := bridge.CreateOp(uint64(comm), int32(typ), scalar, later != 0)
 		if err == nil {
 			*out = C.int32_t(got)
@@ -226,7 +226,7 @@ func lpGoOpCreate(comm C.uint64_t, typ C.int32_t, scalar unsafe.Pointer, later C
 
 //export lpGoOpDestroy
 func lpGoOpDestroy(comm C.uint64_t, op C.int32_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error { return bridge.DestroyOp(uint64(comm), int32(op)) })
+	return text{msg, n}.catch(func() error { return bridge.DestroyOp(uint64(comm), int32(op)) })
 }
 
 //export lpGoUseEnviron
@@ -252,12 +252,12 @@ func lpGoMemoryAdd(base unsafe.Pointer, size C.size_t, fd C.int) {
 
 //export lpGoMemoryRemove
 func lpGoMemoryRemove(base unsafe.Pointer, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error { return memory.Remove(uintptr(base)) })
+	return text{msg, n}.catch(func() error { return memory.Remove(uintptr(base)) })
 }
 
 //export lpGoDeviceAlloc
 func lpGoDeviceAlloc(size C.size_t, out *unsafe.Pointer, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() (err error) {
+	return text{msg, n}.catch(func() (err error) {
 		*out, err = memory.AllocDevice(int(size))
 		return err
 	})
@@ -265,7 +265,7 @@ func lpGoDeviceAlloc(size C.size_t, out *unsafe.Pointer, msg *C.char, n C.size_t
 
 //export lpGoDeviceFree
 func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		is, err := memory.FreeDevice(at)
 		if is {
 			*known = 1
@@ -277,7 +277,7 @@ func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t
 //export lpGoRegister
 func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, flags C.int, out *C.uint64_t,
 	msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		got, err := bridge.Register(uint64(comm), buff, uintptr(size), window != 0, int32(flags))
 		if err == nil {
 			*out = C.uint64_t(got)
@@ -289,7 +289,7 @@ func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, f
 //export lpGoRegistered
 func lpGoRegistered(comm, handle C.uint64_t, window, end C.int, out *unsafe.Pointer, msg *C.char,
 	n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		got, err := bridge.Registered(uint64(comm), uint64(handle), window != 0, end != 0)
 		if err == nil {
 			*out = got
@@ -300,7 +300,7 @@ func lpGoRegistered(comm, handle C.uint64_t, window, end C.int, out *unsafe.Poin
 
 //export lpGoSimulate
 func lpGoSimulate(calls *C.struct_lp_call, count C.size_t, out *C.double, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		got, err := bridge.Simulate(unsafe.Slice((*bridge.Call)(unsafe.Pointer(calls)), int(count)))
 		if err == nil {
 			*out = C.double(got)
@@ -311,7 +311,7 @@ func lpGoSimulate(calls *C.struct_lp_call, count C.size_t, out *C.double, msg *C
 
 //export lpGoMemStats
 func lpGoMemStats(comm C.uint64_t, stat C.int32_t, out *C.uint64_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		got, err := bridge.MemStats(uint64(comm), int32(stat))
 		if err == nil {
 			*out = C.uint64_t(got)

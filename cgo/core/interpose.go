@@ -88,14 +88,14 @@ func (l library) Destroy(c foreign.Comm) error {
 
 //export lpGoInterpose
 func lpGoInterpose(comms *C.uint64_t, count C.size_t, table *C.struct_lp_other, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		return bridge.Interpose(unsafe.Slice((*uint64)(unsafe.Pointer(comms)), int(count)), library{table})
 	})
 }
 
 //export lpGoInterposes
 func lpGoInterposes(call *C.struct_lp_call, out *C.int32_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.of(func() error {
+	return text{msg, n}.catch(func() error {
 		yes, err := bridge.Interposes((*bridge.Call)(unsafe.Pointer(call)))
 		*out = 0
 		if yes {

@@ -2,7 +2,8 @@
  *
  * The front loads the core with dlopen and asks it for one table of functions:
  *   const struct lp_core *lpCoreTable(uint32_t abi);
- * which returns NULL for an abi that it does not know. Tables only grow; size says how far.
+ * which returns NULL for an abi that it does not know. The front takes the core of its own build only, so the table may
+ * change with every build.
  *
  * All functions return an ncclResult_t. On failure they write one line, with NUL at its end, into err (errlen bytes,
  * may be NULL and 0). Handles are 64-bit values, never 0. A stale handle is ncclInvalidArgument, never a crash. Any

@@ -1,4 +1,4 @@
-/* The begin of each function of the interface: it takes its context's lock, waits under it for the device
+/* Begins each function of the interface: takes its context's lock, waits under it for the device
  * (docs/design/gpu-model.md), and returns the errors that tests inject. */
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  * Calls go down these layers only:
  *
  *   cu_*.c                           functions of the interface; cu_capture.c lies below the others
- *   begin.c                          the begin of each: the context's lock, errors on demand
+ *   begin.c                          what each does first: the context's lock, errors on demand
  *   stream.c, queue.c, run.c         operations: enqueued, in threads, run
  *   clock.c, graph.c, ptx_run.c      what operations cost, the nodes of graphs, kernels
  *   block.c, context.c, turn.c, ptx_parse.c, cubin.c */
