@@ -104,6 +104,8 @@ type Recovered struct {
 	Baselines map[int]Baseline // of the power of ports
 	Moved     map[int]Moved    // ports that are at another port of the switch than in the fabric file
 	Trial     *Trial           // a change that is to be confirmed; nil: none
+	// FailedMoves are the ports that a move has failed at, and why; see [Event.FailedMove].
+	FailedMoves map[int]string
 }
 
 // PastMap is the map that a plane had at an epoch.
@@ -178,6 +180,8 @@ type Event struct {
 	// Of Failed; clients do not get them. Desired is the map at which the plane may return.
 	Cause   Cause               `json:"-"`
 	Desired circuit.Permutation `json:"-"`
+	// FailedMove, of Excluded: the port waits until an operator's order has verified its circuits. Clients do not get it.
+	FailedMove bool `json:"-"`
 }
 
 // PlaneState says what a plane is doing.

@@ -20,6 +20,14 @@ type BadPorts struct {
 func (b *BadPorts) Error() string { return b.Err.Error() }
 func (b *BadPorts) Unwrap() error { return b.Err }
 
+// why returns the fault of a port; "": it has none. b may be nil.
+func (b *BadPorts) why(port int) string {
+	if b == nil {
+		return ""
+	}
+	return b.Why[port]
+}
+
 // badPort is a port whose circuits ranks must not use. Its circuits stay as they are, unless an operator moves them.
 type badPort struct {
 	why string
@@ -173,7 +181,7 @@ func (m *machine) learnPorts(pl *plane, found *BadPorts, now int64) (changed boo
 	out := pl.out()
 	used := slices.ContainsFunc(m.lease.held[pl.index], func(h leaseHolder) bool { return h.has(out) })
 	for _, p := range slices.Sorted(maps.Keys(pl.bad)) {
-		if still := found != nil && found.Why[p] != ""; still || used || pl.bad[p].failedMove {
+		if found.why(p) != "" || used || pl.bad[p].failedMove {
 			continue
 		}
 		m.include(pl, p, now)
@@ -212,15 +220,13 @@ func (m *machine) missed(pl *plane, observed circuit.Permutation, found *BadPort
 	m.install(pl, observed, now)
 	if partial {
 		pl.desired = pl.m // no order asks for the target any more
+		// Before the failure: else the next controller might know of the failure alone, and serve the ports.
+		for _, p := range ports {
+			m.exclude(pl, p, badPort{found.Why[p], true}, now)
+		}
 	}
 	m.abort(pl, fmt.Errorf("%w: %w", found.Err, ocsctl.ErrReconfFailed), now)
-	if !partial || pl.fault == nil {
-		return
-	}
-	pl.partial = true
-	for _, p := range ports {
-		m.exclude(pl, p, badPort{found.Why[p], true}, now)
-	}
+	pl.partial = partial && pl.fault != nil
 	m.mend(pl, now)
 }
 
@@ -256,9 +262,9 @@ func (m *machine) freedBad(planes uint64, now int64) {
 
 // enabledPorts takes over which ports an enable has found bad. It returns the function that answers the operator.
 func (m *machine) enabledPorts(pl *plane, observed circuit.Permutation, o *order, now int64) (done func(error)) {
-	m.verifiedPorts(pl, observed, &order{enable: true})
 	_, found, _ := m.report(pl)
-	if m.learnPorts(pl, found, now) && pl.fault == nil {
+	m.verifiedPorts(pl, observed, &order{enable: true}, found, now)
+	if m.learnPorts(pl, found, now); pl.fault == nil {
 		m.publish(pl)
 	}
 	if len(pl.bad) == 0 {
@@ -271,7 +277,8 @@ func (m *machine) enabledPorts(pl *plane, observed circuit.Permutation, o *order
 
 func (m *machine) exclude(pl *plane, port int, b badPort, now int64) {
 	pl.bad[port], pl.outAt = b, nil
-	m.event(now, Event{Kind: Excluded, Plane: pl.index, Epoch: pl.epoch, Port: port, Err: b.why})
+	m.event(now, Event{Kind: Excluded, Plane: pl.index, Epoch: pl.epoch, Port: port, Err: b.why,
+		FailedMove: b.failedMove})
 }
 
 func (m *machine) include(pl *plane, port int, now int64) {
@@ -280,12 +287,18 @@ func (m *machine) include(pl *plane, port int, now int64) {
 	m.event(now, Event{Kind: Included, Plane: pl.index, Epoch: pl.epoch, Port: port})
 }
 
-// verifiedPorts forgets failed moves of ports whose circuits an operator's order has verified. These are all ports of
-// an enable, the moved port of a remap, and ports that have a circuit in the target. learnPorts then decides.
-func (m *machine) verifiedPorts(pl *plane, target circuit.Permutation, o *order) {
-	for p, b := range pl.bad {
-		if o.enable || o.to != "" && o.port == p || target[p] != circuit.Dark || slices.Contains(target, p) {
-			pl.bad[p] = badPort{why: b.why}
+// verifiedPorts ends the failed moves of ports whose circuits an operator's order has verified. These are all ports of
+// an enable, the moved port of a remap, and ports that have a circuit in the target. A port that the device reports as
+// bad stays out for that reason.
+func (m *machine) verifiedPorts(pl *plane, target circuit.Permutation, o *order, found *BadPorts, now int64) {
+	for _, p := range slices.Sorted(maps.Keys(pl.bad)) {
+		verified := o.enable || o.to != "" && o.port == p || target[p] != circuit.Dark || slices.Contains(target, p)
+		switch why := found.why(p); {
+		case !verified || !pl.bad[p].failedMove:
+		case why != "":
+			m.exclude(pl, p, badPort{why: why}, now)
+		default:
+			m.include(pl, p, now)
 		}
 	}
 }

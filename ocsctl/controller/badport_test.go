@@ -200,6 +200,35 @@ func TestMissedElsewhere(t *testing.T) {
 	}
 }
 
+// TestMissedPortTakeover: the next controller knows from the journal that a move has failed at port 2. An enable ends
+// that. A port that the device reports as bad is out until the device reports it as good.
+func TestMissedPortTakeover(t *testing.T) {
+	before, j := missedRig(t, circuit.Permutation{1, 0, -1, 3})
+	require.NoError(t, before.s[2].Release(1, 12))
+	j.answer(before)
+	next := func() *testRig {
+		return newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+			withTimed(r, c)
+			r.dev.maps[0] = j.planes[0].Map
+			j.now, c.Journal, c.Recovered = &r.now, j, slices.Clone(j.planes)
+		})
+	}
+	r := next()
+	r.sees(2)
+	r.report(2)
+	want(t, "enable", enabled(r, j), ocsctl.ErrPlaneDown)
+	r.sees(2)
+	r.report()
+	r.sees()
+	next().sees()
+}
+
+func enabled(r *testRig, j *testJournal) error {
+	answer := r.enable(0)
+	j.answer(r)
+	return *answer
+}
+
 // TestBadPortTakeover: the next controller finds the port bad, and serves the others.
 func TestBadPortTakeover(t *testing.T) {
 	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {

@@ -274,7 +274,7 @@ func (m *machine) arrive(pl *plane, now int64) {
 		m.enabled(pl, observed, mv.order, now)
 	default:
 		if o := mv.order; o != nil && o.job == nil {
-			m.verifiedPorts(pl, mv.target, o)
+			m.verifiedPorts(pl, mv.target, o, found, now)
 		}
 		m.learnPorts(pl, found, now)
 		m.settled(pl, verified, now)

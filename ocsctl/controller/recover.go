@@ -38,6 +38,9 @@ func (m *machine) start(now int64) {
 		maps.Copy(pl.baselines, pl.unread.Baselines)
 		maps.Copy(pl.moved, pl.unread.Moved)
 		pl.trial = pl.unread.Trial
+		for p, why := range pl.unread.FailedMoves {
+			pl.bad[p] = badPort{why, true}
+		}
 		if i := pl.unread.Intent; i != nil && !pl.unread.Failed {
 			pl.epoch = i.Epoch // until the device shows how far the move is
 		}

@@ -150,7 +150,7 @@ func (j *testJournal) apply(e Event) {
 	p := &j.planes[e.Plane]
 	switch e.Kind {
 	case Switched, Restored:
-		*p = Recovered{Epoch: e.Epoch, Map: e.To, Disabled: p.Disabled, Jobs: p.Jobs}
+		*p = Recovered{Epoch: e.Epoch, Map: e.To, Disabled: p.Disabled, Jobs: p.Jobs, FailedMoves: p.FailedMoves}
 	case Began, Ended:
 		p.Jobs = slices.DeleteFunc(slices.Clone(p.Jobs), func(j Job) bool { return j.ID == e.Job.ID })
 		if e.Kind == Began {
@@ -160,6 +160,10 @@ func (j *testJournal) apply(e Event) {
 		p.Map, p.Intent, p.Failed = e.Desired, nil, true
 	case Commanded:
 		p.Disabled = e.Err
+	case Excluded, Included:
+		if delete(p.FailedMoves, e.Port); e.FailedMove {
+			p.FailedMoves = map[int]string{e.Port: e.Err} // of one port at most
+		}
 	}
 }
 

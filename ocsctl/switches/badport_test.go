@@ -11,6 +11,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
@@ -86,6 +87,49 @@ func TestRefusedMove(t *testing.T) {
 			c.serves(0)
 		})
 	}
+}
+
+// TestRefusedMoveTakeover: the switch refuses a circuit, and the next controller takes over. It cannot see that at the
+// switch. The ports of the circuit still wait for an operator, so no job with them fails once more.
+func TestRefusedMoveTakeover(t *testing.T) {
+	store := journal.NewMemory("test", 0)
+	rules := func(config *controller.Config) (end func()) {
+		rule, err := store.Campaign(t.Context())
+		require.NoError(t, err)
+		config.Recovered, err = rule.Recovered(ranks, 1)
+		require.NoError(t, err)
+		config.Journal, config.Token, config.Grace = rule, 5+rule.Token(), 1
+		return func() { require.NoError(t, rule.Resign(t.Context())) }
+	}
+	var end func()
+	c := newChain(t, "polatis-scpi", func(_ *chain, config *controller.Config) { end = rules(config) })
+	c.mustSet(circuit.Permutation{1, 0, -1, -1})
+	c.inject(device.Fault{Kind: device.PartialBulk, Count: 1})
+	second := ocsctl.Lease{Mask: 1, Holder: 8, Ports: []int{2, 3}}
+	require.NoError(t, c.ranks[2].Acquire(1, second))
+	c.await(0, "the grant", func(p controller.PlaneSnapshot) bool { return len(p.Holders) == 1 })
+	epoch := c.plane(0).Epoch
+	for _, a := range c.ranks[2:] {
+		require.NoError(t, a.Post(0, epoch, 8, circuit.Permutation{1, 0, 3, 2}))
+	}
+	c.await(0, "failure", func(p controller.PlaneSnapshot) bool { return p.State == controller.Down })
+	require.NoError(t, c.ranks[2].Release(1, 8))
+	c.out(0, "", 2, 3)
+
+	c.core.Close()
+	end()
+	c.restartAs(func(config *controller.Config) { end = rules(config) })
+	for range 3 {
+		c.out(0, "", 2, 3)
+	}
+	await.Success(t, "set", func() error { return c.core.Set(0, circuit.Permutation{1, 0, 3, 2}, "test") })
+	c.serves(0)
+
+	c.core.Close()
+	end()
+	c.restartAs(func(config *controller.Config) { rules(config) })
+	c.await(0, "service", func(p controller.PlaneSnapshot) bool { return p.State == controller.Resident })
+	c.serves(0)
 }
 
 // TestPortsOfASilentSwitch: readings do not outlive the answers of the switch.

@@ -152,16 +152,24 @@ func (c *chain) mustEnable() {
 // has, nil: it has none.
 func (c *chain) restart(recorded circuit.Permutation) {
 	c.Helper()
+	c.restartAs(func(config *controller.Config) {
+		config.Token = 9
+		if recorded != nil {
+			config.Recovered, config.Grace = []controller.Recovered{{Epoch: 7, Map: recorded}}, 1
+		}
+	})
+}
+
+// restartAs ends the controller and its device, and starts the next ones with a changed configuration.
+func (c *chain) restartAs(change func(*controller.Config)) {
+	c.Helper()
 	c.core.Close()
 	require.NoError(c, c.dev.Close())
 	c.start(c.dev.cfg)
 	config := controller.Config{
-		Ports: ranks, Device: c.dev, Token: 9, SettleTimeout: c.dev.SettleWithin(),
-		Planes: []controller.PlaneConfig{{Name: "a"}},
+		Ports: ranks, Device: c.dev, SettleTimeout: c.dev.SettleWithin(), Planes: []controller.PlaneConfig{{Name: "a"}},
 	}
-	if recorded != nil {
-		config.Recovered, config.Grace = []controller.Recovered{{Epoch: 7, Map: recorded}}, 1
-	}
+	change(&config)
 	core, err := controller.Start(config)
 	require.NoError(c, err)
 	c.Cleanup(core.Close)

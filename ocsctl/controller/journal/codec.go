@@ -50,6 +50,8 @@ type planeValue struct {
 	Baselines map[int]controller.Baseline `json:"baselines,omitempty"`
 	Moved     map[int]controller.Moved    `json:"moved,omitempty"`
 	Trial     *controller.Trial           `json:"trial,omitempty"`
+	// By port.
+	FailedMoves map[int]string `json:"failed_moves,omitempty"`
 
 	Name  string    `json:"controller"`
 	Token uint64    `json:"token"`
@@ -129,7 +131,7 @@ func EncodePlane(j int, s *State, by Author) ([]byte, error) {
 	v := planeValue{
 		Version: Format, Plane: j, Revision: s.Revision, Digest: digest(s.Map), Epoch: s.Epoch, Reserved: s.Reserved,
 		Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Jobs: s.Jobs,
-		Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial,
+		Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial, FailedMoves: s.FailedMoves,
 		Name: by.Name, Token: by.Token,
 		Time: time.Now().UTC(),
 	}
@@ -165,6 +167,7 @@ func DecodePlane(key string, data []byte) (j int, s State, err error) {
 	s = State{
 		Epoch: v.Epoch, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed, Disabled: v.Disabled,
 		Jobs: v.Jobs, Baselines: v.Baselines, Moved: v.Moved, Trial: v.Trial,
+		FailedMoves: v.FailedMoves,
 	}
 	if v.Intent != nil {
 		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To}
@@ -227,7 +230,8 @@ func (s *State) Fits(key string, j, ports, planes int) error {
 	if s.Intent != nil {
 		has = max(has, len(s.Intent.To))
 	}
-	for _, port := range slices.AppendSeq(slices.Collect(maps.Keys(s.Baselines)), maps.Keys(s.Moved)) {
+	known := slices.AppendSeq(slices.Collect(maps.Keys(s.Baselines)), maps.Keys(s.Moved))
+	for _, port := range slices.AppendSeq(known, maps.Keys(s.FailedMoves)) {
 		if port < 0 || port >= ports {
 			return fmt.Errorf("journal: %s knows port %d, in a fabric of %d: %w", key, port, ports, ErrOtherFabric)
 		}

@@ -30,6 +30,8 @@ type State struct {
 	Baselines map[int]controller.Baseline
 	Moved     map[int]controller.Moved
 	Trial     *controller.Trial
+	// By port; never changed in place.
+	FailedMoves map[int]string
 }
 
 // maxPast bounds State.Past. A rank misses epochs only if they move no circuit of its port.
@@ -43,7 +45,8 @@ func (s *State) Recorded() bool { return s.Map != nil || s.Intent != nil || s.Re
 // and a restore does not wait for a write: it starts at the reserved mark.
 func (s *State) Recovered() controller.Recovered {
 	r := controller.Recovered{Epoch: s.Epoch, Map: s.Map, Intent: s.Intent, Failed: s.Failed, Disabled: s.Disabled,
-		Past: s.Past, Jobs: s.Jobs, Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial}
+		Past: s.Past, Jobs: s.Jobs, Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial,
+		FailedMoves: s.FailedMoves}
 	if s.Intent != nil {
 		r.Epoch = max(r.Epoch, s.Intent.Epoch+1)
 		if r.Map == nil { // only the target of the intent is known
@@ -106,6 +109,14 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 		s.Moved, changed = with(s.Moved, map[int]controller.Moved{e.Port: *e.Moved}), true
 		s.Baselines = maps.Clone(s.Baselines)
 		delete(s.Baselines, e.Port)
+	case controller.Excluded, controller.Included:
+		if _, was := s.FailedMoves[e.Port]; !was && !e.FailedMove {
+			break
+		}
+		s.FailedMoves, changed = with(s.FailedMoves, map[int]string{e.Port: e.Err}), true
+		if !e.FailedMove {
+			delete(s.FailedMoves, e.Port)
+		}
 	case controller.Commanded: // Err: why it is disabled
 		changed = changed || s.Disabled != e.Err || s.Trial != e.Trial
 		s.Disabled = e.Err

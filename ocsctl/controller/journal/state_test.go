@@ -35,6 +35,10 @@ func TestOrdersOfOperators(t *testing.T) {
 		Baselines: map[int]controller.Baseline{3: {DBm: -3, Drop: 1}}})
 	apply(controller.Event{Kind: controller.Remapped, Epoch: 1, Port: 2,
 		Moved: &controller.Moved{From: "3/19", To: "5/21"}})
+	for port, failed := range []bool{0: false, 1: true, 3: true} {
+		apply(controller.Event{Kind: controller.Excluded, Epoch: 1, Port: port, Err: "no light", FailedMove: failed})
+	}
+	apply(controller.Event{Kind: controller.Included, Epoch: 1, Port: 1})
 	apply(controller.Event{Kind: controller.Commanded, Epoch: 1, Err: "disabled by ann", Trial: trial})
 	text, err := EncodePlane(1, &s, Author{Name: "ocs1", Token: 3})
 	require.NoError(t, err)
@@ -45,11 +49,13 @@ func TestOrdersOfOperators(t *testing.T) {
 	// The light of a port that was moved takes another path.
 	if !reflect.DeepEqual(r.Baselines, map[int]controller.Baseline{3: {DBm: -3, Drop: 1}}) ||
 		!reflect.DeepEqual(r.Moved, map[int]controller.Moved{2: {From: "3/19", To: "5/21"}}) ||
+		!reflect.DeepEqual(r.FailedMoves, map[int]string{3: "no light"}) ||
 		!reflect.DeepEqual(r.Trial, trial) || r.Disabled != "disabled by ann" {
 		t.Errorf("%+v", r)
 	}
+	apply(controller.Event{Kind: controller.Excluded, Epoch: 1, Port: 3, Err: "as the device reports"})
 	apply(controller.Event{Kind: controller.Commanded, Epoch: 1})
-	if s.Trial != nil || s.Disabled != "" {
+	if s.Trial != nil || s.Disabled != "" || len(s.FailedMoves) > 0 {
 		t.Errorf("%+v", s)
 	}
 	if back.Fits("planes/001", 1, 3, 2) == nil {

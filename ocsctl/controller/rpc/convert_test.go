@@ -64,13 +64,13 @@ func scribble(r *rand.Rand, v reflect.Value) {
 	}
 }
 
-// TestRoundTrip: every field of events and snapshots crosses the wire, except causes.
+// TestRoundTrip: every field of events and snapshots crosses the wire, except those for the journal.
 func TestRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
 		var e controller.Event
 		scribble(r, reflect.ValueOf(&e).Elem())
-		e.Cause, e.Desired = "", nil // not for clients
+		e.Cause, e.Desired, e.FailedMove = "", nil, false // not for clients
 		got, err := fromEvent(carry(t, toEvent(&e), new(ocspb.Event)))
 		if err != nil || !reflect.DeepEqual(got, e) {
 			t.Fatalf("%v: %+v, want %+v", err, got, e)
