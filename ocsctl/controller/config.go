@@ -39,14 +39,11 @@ type Config struct {
 	Log *slog.Logger
 	// Recovered holds one entry per plane from the journal of an earlier controller; nil: there was none.
 	Recovered []Recovered
-	// Absent says which ports had no rank under the controller before, as far as the journal shows; nil: every port
-	// may have had one.
-	Absent []bool
-	// Lost says which of the Absent ports had a rank that disconnected without a goodbye; nil: none.
-	Lost []bool
+	// Before holds the rank of each port under the controller before; nil: RankUnknown for all.
+	Before []RankBefore
 	// Grace is the grace time after a takeover; 0: DefaultGrace. During it, ranks of the controller before come back
-	// and claim their leases; no other leases are granted. It ends early when every port that is not Absent has a
-	// rank.
+	// and claim their leases; no other leases are granted. It ends early when every port that is RankUnknown in Before
+	// has a rank.
 	Grace time.Duration
 	// JournalTimeout bounds how long the journal may take to answer; 0: DefaultJournalTimeout.
 	JournalTimeout time.Duration
@@ -58,6 +55,16 @@ type Config struct {
 	// the failure have detached. It is for emulated switches; real ones wait for an operator.
 	Forgive bool
 }
+
+// RankBefore is a port's rank under the controller before, as far as the journal shows.
+type RankBefore uint8
+
+// The ranks of earlier controllers.
+const (
+	RankUnknown RankBefore = iota // the port may have a rank, which has to find this controller
+	RankLeft                      // the port had no rank any more
+	RankLost                      // the rank disconnected without a goodbye, and may still send
+)
 
 // DefaultGrace is the time for ranks to find the next controller. It is longer than they take to notice that theirs is
 // silent, since the lease of a controller that hangs may expire at once.
@@ -139,12 +146,13 @@ func (c Config) complete() (*Config, error) {
 		return nil, errors.New("controller: config device: missing")
 	case c.Initial != nil && len(c.Initial) != len(c.Planes):
 		return nil, fmt.Errorf("controller: config initial: %d maps for %d planes", len(c.Initial), len(c.Planes))
-	case c.Absent != nil && len(c.Absent) != c.Ports:
-		return nil, fmt.Errorf("controller: config absent: %d entries for %d ports", len(c.Absent), c.Ports)
-	case c.Lost != nil && len(c.Lost) != c.Ports:
-		return nil, fmt.Errorf("controller: config lost: %d entries for %d ports", len(c.Lost), c.Ports)
+	case c.Before != nil && len(c.Before) != c.Ports:
+		return nil, fmt.Errorf("controller: config before: %d entries for %d ports", len(c.Before), c.Ports)
 	case c.Recovered != nil && len(c.Recovered) != len(c.Planes):
 		return nil, fmt.Errorf("controller: config recovered: %d entries for %d planes", len(c.Recovered), len(c.Planes))
+	}
+	if c.Before == nil {
+		c.Before = make([]RankBefore, c.Ports)
 	}
 	for i, p := range c.Planes {
 		if !(p.BandwidthBitsPerSec >= 0) || math.IsInf(p.BandwidthBitsPerSec, 0) {

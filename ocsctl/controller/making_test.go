@@ -135,14 +135,14 @@ func TestStalledRankReturns(t *testing.T) {
 // TestLateRanksMaySend: after a takeover, circuits of ports that had a rank stay until a rank attaches there. No rank
 // came in time, or the rank had disconnected from the controller before without a goodbye.
 func TestLateRanksMaySend(t *testing.T) {
-	for name, k := range map[string]struct{ absent, lost []bool }{
-		"late":        {},
-		"lost before": {[]bool{true, false, false, true}, []bool{true, false, false, false}},
+	for name, ranks := range map[string][]RankBefore{
+		"late":        nil,
+		"lost before": {RankLost, RankUnknown, RankUnknown, RankLeft},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
 				c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}
-				c.Grace, c.Absent, c.Lost = time.Second, k.absent, k.lost
+				c.Grace, c.Before = time.Second, ranks
 				r.absent = 1 + 0
 			})
 			for p := 1; p < 4; p++ {

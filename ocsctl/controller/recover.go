@@ -184,7 +184,7 @@ func between(m, from, to circuit.Permutation) bool {
 
 // awaits reports whether a port may have a rank that has not found this controller yet.
 func (m *machine) awaits(port int) bool {
-	return m.ports[port] == nil && (m.cfg.Absent == nil || !m.cfg.Absent[port])
+	return m.ports[port] == nil && m.cfg.Before[port] == RankUnknown
 }
 
 // awaitsRanks reports whether awaits holds for any port.
@@ -202,7 +202,7 @@ func (m *machine) awaitsRanks() bool {
 // that are attached now have left, and the next one that attaches, too: that one may come late.
 func (m *machine) loseAbsent() {
 	for p := range m.ports {
-		if m.awaits(p) || m.ports[p] == nil && m.cfg.Lost != nil && m.cfg.Lost[p] {
+		if m.ports[p] == nil && m.cfg.Before[p] != RankLeft {
 			m.lost[p] = m.nextID + 1
 		}
 	}

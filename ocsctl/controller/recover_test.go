@@ -197,18 +197,18 @@ func TestGraceEndsWhenAllAreBack(t *testing.T) {
 
 // Ports that had no rank before are not waited for; without others there is no grace time.
 func TestGraceIsForPortsThatHadRanks(t *testing.T) {
-	for _, absent := range [][]bool{{true, true, true}, {true, true, false}} {
+	for _, last := range []RankBefore{RankLeft, RankUnknown} {
 		r := newTestRig(t, 3, 1, func(r *testRig, c *Config) {
 			c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}
-			c.Grace, c.Absent = time.Hour, absent
+			c.Grace, c.Before = time.Hour, []RankBefore{RankLeft, RankLeft, last}
 			r.absent = 1 + 2
 		})
 		require.NoError(t, r.s[1].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 20}))
 		r.pass(time.Millisecond)
-		if granted := len(r.s[1].answers) == 1; granted != absent[2] {
-			t.Errorf("%v: granted %v", absent, granted)
+		if granted := len(r.s[1].answers) == 1; granted != (last == RankLeft) {
+			t.Errorf("%v: granted %v", last, granted)
 		}
-		if absent[2] {
+		if last == RankLeft {
 			continue
 		}
 		r.attach(2)

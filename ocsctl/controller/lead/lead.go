@@ -18,8 +18,7 @@ type Rule struct {
 	Token     uint64
 	LastSeq   uint64
 	Recovered []controller.Recovered // nil: the journal has no record
-	Absent    []bool                 // ports that had no rank when the rule before ended
-	Lost      []bool                 // those of them whose rank disconnected without a goodbye
+	Before    []controller.RankBefore
 	Journal   controller.Journal
 	Leading   func() error // nil while the rule lasts
 	Log       *slog.Logger
@@ -27,7 +26,7 @@ type Rule struct {
 
 // Apply copies the rule into a core's configuration.
 func (r *Rule) Apply(c *controller.Config) {
-	c.Token, c.LastSeq, c.Recovered, c.Absent, c.Lost = r.Token, r.LastSeq, r.Recovered, r.Absent, r.Lost
+	c.Token, c.LastSeq, c.Recovered, c.Before = r.Token, r.LastSeq, r.Recovered, r.Before
 	c.Journal, c.Leading, c.Log = r.Journal, r.Leading, r.Log
 }
 
@@ -182,13 +181,12 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	if err != nil {
 		return err
 	}
-	away, lost, err := absent(ctx, r.o.Store, r.o.Ports, l.LastSeq())
+	before, err := ranksBefore(ctx, r.o.Store, r.o.Ports, l.LastSeq())
 	if err != nil {
 		log.Warn("the history cannot be read: all ranks are waited for", "error", err)
 	}
 	core, err := r.o.Build(Rule{
-		Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Absent: away, Lost: lost, Journal: l, Leading: l.Err,
-		Log: log,
+		Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Before: before, Journal: l, Leading: l.Err, Log: log,
 	})
 	if err != nil {
 		return fmt.Errorf("lead: token %d: %w", l.Token(), err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 )
 
@@ -24,7 +25,7 @@ func (p *past) History(_ context.Context, q controller.Query) (page []controller
 	return page, p.err
 }
 
-func TestAbsent(t *testing.T) {
+func TestRanksBefore(t *testing.T) {
 	const (
 		in, out, lost = controller.Attached, controller.Detached, controller.Lost
 		took, settled = controller.TookOver, controller.Settled
@@ -36,7 +37,7 @@ func TestAbsent(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		events []event
-		want   []bool
+		left   []bool
 	}{
 		"nothing is known": {nil, []bool{false, false, false}},
 		"one left, one is there": {[]event{{1, in, 0}, {1, in, 1}, {1, controller.Switched, -1}, {1, out, 0}},
@@ -64,12 +65,16 @@ func TestAbsent(t *testing.T) {
 		}
 		last := uint64(len(p.events))
 		p.events = append(p.events, controller.Event{Seq: last + 1, Token: 99, Kind: in, Plane: -1, Port: 1}) // of this rule
-		if got, _, err := absent(t.Context(), p, 3, last); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
+		got, err := ranksBefore(t.Context(), p, 3, last)
+		require.NoError(t, err)
+		for port, rank := range got {
+			if (rank == controller.RankLeft) != c.left[port] {
+				t.Errorf("%s: %v; want %v to have left", name, got, c.left)
+			}
 		}
 	}
 	broken := errors.New("broken")
-	if got, _, err := absent(t.Context(), &past{err: broken}, 3, 0); got != nil || !errors.Is(err, broken) {
+	if got, err := ranksBefore(t.Context(), &past{err: broken}, 3, 0); got != nil || !errors.Is(err, broken) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -85,7 +90,8 @@ func TestLost(t *testing.T) {
 		e.Seq, e.Plane = uint64(i+1), -1
 		p.events = append(p.events, e)
 	}
-	if _, lost, err := absent(t.Context(), p, 3, 7); err != nil || !slices.Equal(lost, []bool{false, true, false}) {
-		t.Errorf("%v, %v", lost, err)
+	want := []controller.RankBefore{controller.RankUnknown, controller.RankLost, controller.RankLeft}
+	if got, err := ranksBefore(t.Context(), p, 3, 7); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
