@@ -163,7 +163,7 @@ func (m *machine) claim(a *attachment, held []ocsctl.Lease, now int64) error {
 		for p := range m.planes {
 			if l.Mask>>p&1 != 0 && !h.beside(m.lease.held[p]) {
 				m.lease.drop(a)
-				return fmt.Errorf("controller: port %d: plane %d, which it says it holds: %w", a.port, p, ErrHeld)
+				return fmt.Errorf("controller: port %d: %s, which it says it holds: %w", a.port, m.planes[p], ErrHeld)
 			}
 		}
 		m.lease.give(l.Mask, h)

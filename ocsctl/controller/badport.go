@@ -99,7 +99,7 @@ func (m *machine) faultFor(pl *plane, port int) error {
 	if pl.fault != nil || len(pl.bad) == 0 || port >= 0 && m.closed(pl, port) == "" {
 		return pl.fault
 	}
-	err := fmt.Errorf("plane %d epoch %d: %s: %w", pl.index, pl.epoch, pl.badText(), ocsctl.ErrPlaneDown)
+	err := fmt.Errorf("%s: %s: %w", pl.at(), pl.badText(), ocsctl.ErrPlaneDown)
 	if port >= 0 {
 		return err
 	}
@@ -270,8 +270,7 @@ func (m *machine) enabledPorts(pl *plane, observed circuit.Permutation, o *order
 	if len(pl.bad) == 0 {
 		return o.done
 	}
-	left := fmt.Errorf("controller: plane %d is in service for the other ports: %s: %w", pl.index, pl.badText(),
-		ocsctl.ErrPlaneDown)
+	left := fmt.Errorf("controller: %s is in service for the other ports: %s: %w", pl, pl.badText(), ocsctl.ErrPlaneDown)
 	return func(err error) { o.done(cmp.Or(err, left)) }
 }
 

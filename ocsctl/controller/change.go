@@ -87,17 +87,14 @@ func (c *Core) checkChange(change *Change) error {
 	seen := map[int]bool{}
 	for i := range change.Planes {
 		p := &change.Planes[i]
-		if p.Target == nil {
-			return fmt.Errorf("plane %d: no map", p.Plane)
-		}
 		if err := c.checkMap(p.Plane, p.Target); err != nil {
 			return err
 		}
 		if p.IfCurrent != nil && len(p.IfCurrent) != c.cfg.Ports {
-			return fmt.Errorf("plane %d: current map of %d ports, want %d", p.Plane, len(p.IfCurrent), c.cfg.Ports)
+			return fmt.Errorf("%s: current map of %d ports, want %d", &c.cfg.Planes[p.Plane], len(p.IfCurrent), c.cfg.Ports)
 		}
 		if seen[p.Plane] {
-			return fmt.Errorf("plane %d is named twice", p.Plane)
+			return fmt.Errorf("%s is named twice", &c.cfg.Planes[p.Plane])
 		}
 		seen[p.Plane] = true
 	}
@@ -149,10 +146,10 @@ func (m *machine) maySet(p *PlaneChange) error {
 	}
 	observed, err := m.read(pl)
 	if err != nil {
-		return fmt.Errorf("plane %d: %w", p.Plane, err)
+		return fmt.Errorf("%s: %w", pl, err)
 	}
 	if p.IfCurrent != nil && !observed.Equal(p.IfCurrent) {
-		return fmt.Errorf("plane %d: %w: %s", p.Plane, ErrNotCurrent, mismatch(observed, p.IfCurrent))
+		return fmt.Errorf("%s: %w: %s", pl, ErrNotCurrent, mismatch(observed, p.IfCurrent))
 	}
 	return pl.keeps(pl.wanted(), p.Target, nil)
 }
@@ -194,7 +191,7 @@ func (m *machine) undo(u *changeUnderWay, failed error, now int64) {
 func (m *machine) confirmTrial(plane int, who string, done func(error), now int64) {
 	t := m.planes[plane].trial
 	if m.over != nil || t == nil {
-		done(fmt.Errorf("controller: plane %d: %w", plane, cmp.Or(m.over, ErrNoTrial)))
+		done(fmt.Errorf("controller: %s: %w", m.planes[plane], cmp.Or(m.over, ErrNoTrial)))
 		return
 	}
 	all := &gather{done: func(failed []error) { done(driver.OneLine(failed...)) }}

@@ -48,7 +48,7 @@ func TestChangeIsOne(t *testing.T) {
 	r.hold(2)
 	moves := len(r.dev.moves)
 	for _, dry := range []bool{true, false} {
-		want(t, "in use", *r.change(Change{Planes: both(three), DryRun: dry}), ErrHeld, "plane 1")
+		want(t, "in use", *r.change(Change{Planes: both(three), DryRun: dry}), ErrHeld, "plane p1")
 	}
 	r.release(2)
 	// A dry run that nothing refuses.
@@ -56,7 +56,7 @@ func TestChangeIsOne(t *testing.T) {
 	// Compare and set.
 	c := Change{Planes: both(three)}
 	c.Planes[1].IfCurrent = one
-	want(t, "another map", *r.change(c), ErrNotCurrent, "plane 1", "port 0 leads to 2, want 1")
+	want(t, "another map", *r.change(c), ErrNotCurrent, "plane p1", "port 0 leads to 2, want 1")
 	if len(r.dev.moves) != moves {
 		t.Fatalf("moves: %v", r.dev.moves[moves:])
 	}
@@ -69,7 +69,7 @@ func TestChangeIsOne(t *testing.T) {
 	r.dev.wrong[1] = two
 	answer = r.change(Change{Planes: both(one), ConfirmWithin: time.Minute})
 	r.pass(time.Second)
-	want(t, "failed", *answer, ErrUndone, "plane 1")
+	want(t, "failed", *answer, ErrUndone, "plane p1")
 	r.wantMaps(three)
 	if p := r.plane(1); p.State != Down || r.plane(0).Trial != nil {
 		t.Errorf("%+v %+v", p, r.plane(0).Trial)
@@ -79,7 +79,7 @@ func TestChangeIsOne(t *testing.T) {
 	r.dev.wrong[0], r.dev.wrong[1] = two, two
 	answer = r.change(Change{Planes: both(one)})
 	r.pass(time.Second)
-	want(t, "all failed", *answer, ocsctl.ErrReconfFailed, "plane 0", "; controller: plane 1")
+	want(t, "all failed", *answer, ocsctl.ErrReconfFailed, "plane p0", "; controller: plane p1")
 	if errors.Is(*answer, ErrUndone) {
 		t.Error(*answer)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	"lightpath/plans/circuit"
@@ -76,7 +78,7 @@ const DefaultJournalTimeout = 10 * time.Second
 
 // PlaneConfig describes one plane.
 type PlaneConfig struct {
-	Name string
+	Name string // in the fabric file; "": the plane's number
 	// BandwidthBitsPerSec is the rate of every circuit, of data bytes without labels.
 	BandwidthBitsPerSec float64
 	// Reconfig is how long changing ports are dark, plus ReconfigPerPort for each new circuit. Timed devices ignore
@@ -88,6 +90,9 @@ type PlaneConfig struct {
 	// take their place.
 	Labels, Spares []string
 }
+
+// String names the plane, as all texts for operators and ranks do.
+func (p *PlaneConfig) String() string { return "plane " + p.Name }
 
 // DataPath carries data over circuits. The core calls its methods; they must not block. now is in nanoseconds of
 // CLOCK_MONOTONIC.
@@ -154,7 +159,10 @@ func (c Config) complete() (*Config, error) {
 	if c.Before == nil {
 		c.Before = make([]RankBefore, c.Ports)
 	}
-	for i, p := range c.Planes {
+	c.Planes = slices.Clone(c.Planes)
+	for i := range c.Planes {
+		p := &c.Planes[i]
+		p.Name = cmp.Or(p.Name, strconv.Itoa(i))
 		if !(p.BandwidthBitsPerSec >= 0) || math.IsInf(p.BandwidthBitsPerSec, 0) {
 			return nil, fmt.Errorf("controller: config planes[%d] bandwidth: %v bits/s", i, p.BandwidthBitsPerSec)
 		}
@@ -175,16 +183,16 @@ func (c *Config) checkMaps() error {
 		}
 	}
 	for i := range c.Recovered {
-		r := &c.Recovered[i]
+		r, pl := &c.Recovered[i], &c.Planes[i]
 		if r.Map == nil && r.Intent == nil {
 			continue // a plane that the journal does not know
 		}
 		if err := r.Map.Validate(c.Ports); err != nil {
-			return fmt.Errorf("controller: recovered plane %d: map %w", i, err)
+			return fmt.Errorf("controller: recovered %s: map %w", pl, err)
 		}
 		if r.Intent != nil {
 			if err := r.Intent.To.Validate(c.Ports); err != nil {
-				return fmt.Errorf("controller: recovered plane %d: intent %w", i, err)
+				return fmt.Errorf("controller: recovered %s: intent %w", pl, err)
 			}
 		}
 	}

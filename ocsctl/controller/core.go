@@ -371,7 +371,7 @@ func (c *Core) checkMap(plane int, target circuit.Permutation) error {
 		return err
 	}
 	if err := target.Validate(c.cfg.Ports); err != nil {
-		return fmt.Errorf("plane %d: target %w", plane, err)
+		return fmt.Errorf("%s: target %w", &c.cfg.Planes[plane], err)
 	}
 	return nil
 }

@@ -88,13 +88,13 @@ func TestGrantsGoWithoutPlanesThatAreDown(t *testing.T) {
 	if g := ask(3); g.mask != 1 || g.err != nil {
 		t.Error(g)
 	}
-	want(t, "none left", ask(2).err, ocsctl.ErrPlaneDown, "plane 1", "ann", "cleaning")
+	want(t, "none left", ask(2).err, ocsctl.ErrPlaneDown, "plane p1", "ann", "cleaning")
 	r.dev.refuse[0] = true
 	r.hold(1)
 	r.postAll(0, 0, circuit.AllDark(2))
 	r.pass(time.Second)
 	r.release(1)
-	want(t, "both down", ask(3).err, ocsctl.ErrPlaneDown, "plane 0 epoch 0", "refuses")
+	want(t, "both down", ask(3).err, ocsctl.ErrPlaneDown, "plane p0 epoch 0", "refuses")
 	require.NoError(t, r.core.Enable(1, "ann"))
 	if g := ask(3); g.mask != 2 || g.err != nil {
 		t.Error(g)
@@ -142,20 +142,20 @@ func TestWaitingAndSnapshotNamePorts(t *testing.T) {
 	}
 	target := circuit.Shift(8, 2)
 	r.hold(2)
-	wait("plane 1 epoch 0: no port has posted")
+	wait("plane p1 epoch 0: no port has posted")
 	for p := range 8 {
 		if p != 2 && p != 5 {
 			r.post(p, 1, 0, target)
 		}
 	}
-	wait("plane 1 epoch 0: waiting for ports 2,5")
+	wait("plane p1 epoch 0: waiting for ports 2,5")
 	if p := r.plane(1); p.State != Waiting || !slices.Equal(p.Missing, []int{2, 5}) || len(p.Posted) != 6 ||
 		!p.Target.Equal(target) {
 		t.Errorf("%+v", p)
 	}
 	r.post(2, 1, 0, target)
 	r.post(5, 1, 0, target)
-	wait("plane 1 epoch 0: switching")
+	wait("plane p1 epoch 0: switching")
 	if p := r.plane(1); p.State != Moving {
 		t.Errorf("%+v", p)
 	}
@@ -186,7 +186,7 @@ func TestTimedDevice(t *testing.T) {
 		t.Fatal(r.page.faults[0])
 	}
 	r.pass(20 * time.Millisecond)
-	want(t, "never settles", r.page.faults[0], ocsctl.ErrReconfFailed, "plane 0 epoch 1", "not settled")
+	want(t, "never settles", r.page.faults[0], ocsctl.ErrReconfFailed, "plane p0 epoch 1", "not settled")
 }
 
 func TestDriftAndHealthTakeAPlaneOutOfService(t *testing.T) {
@@ -197,7 +197,7 @@ func TestDriftAndHealthTakeAPlaneOutOfService(t *testing.T) {
 	}
 	r.dev.maps[0] = circuit.Shift(3, 2)
 	r.timed.news(0)
-	want(t, "drift", r.s[1].faults[0], ocsctl.ErrPlaneDown, "plane 0 epoch 0",
+	want(t, "drift", r.s[1].faults[0], ocsctl.ErrPlaneDown, "plane p0 epoch 0",
 		"drift of 3 circuits: port 0 leads to 2, want 1")
 	if p := r.plane(0); !p.Desired.Equal(circuit.Shift(3, 1)) || !p.Map.Equal(circuit.Shift(3, 2)) {
 		t.Errorf("%+v", p)
@@ -213,7 +213,7 @@ func TestDriftAndHealthTakeAPlaneOutOfService(t *testing.T) {
 	}
 	r.timed.unwell[1] = errors.New("port 2 is dark")
 	r.timed.news(1)
-	want(t, "health", r.page.faults[1], ocsctl.ErrPlaneDown, "plane 1 epoch 0", "port 2 is dark")
+	want(t, "health", r.page.faults[1], ocsctl.ErrPlaneDown, "plane p1 epoch 0", "port 2 is dark")
 	want(t, "enable", r.core.Enable(1, "ann"), r.timed.unwell[1])
 	for p := range 3 {
 		r.s[p].Detach(true)
@@ -241,7 +241,7 @@ func TestSet(t *testing.T) {
 	r.release(1)
 	want(t, "a failed move", r.page.faults[0], ocsctl.ErrReconfFailed)
 	r.dev.wrong[0] = circuit.AllDark(3)
-	want(t, "and again", set(circuit.Shift(3, 2)), ocsctl.ErrReconfFailed, "plane 0 epoch 0")
+	want(t, "and again", set(circuit.Shift(3, 2)), ocsctl.ErrReconfFailed, "plane p0 epoch 0")
 	require.NoError(t, set(circuit.Shift(3, 2)))
 	if r.page.faults[0] != nil || r.page.epochs[0] != 1 || !r.page.maps[0].Equal(circuit.Shift(3, 2)) {
 		t.Error(r.page.faults[0], r.page.epochs, r.page.maps)
@@ -268,7 +268,7 @@ func TestJournalComesBeforeTheMove(t *testing.T) {
 	}
 	r.post(1, 0, 0, circuit.Shift(2, 0))
 	r.pass(time.Second)
-	if len(r.dev.moves) != 0 || r.core.Waiting(0) != "plane 0 epoch 0: waiting for the journal" {
+	if len(r.dev.moves) != 0 || r.core.Waiting(0) != "plane p0 epoch 0: waiting for the journal" {
 		t.Fatal(r.core.Waiting(0))
 	}
 	j.step()
@@ -280,7 +280,7 @@ func TestJournalComesBeforeTheMove(t *testing.T) {
 	j.err = errors.New("disk is full")
 	r.pass(time.Second)
 	j.step()
-	want(t, "no intent", r.page.faults[0], ocsctl.ErrReconfFailed, "plane 0 epoch 1", "disk is full")
+	want(t, "no intent", r.page.faults[0], ocsctl.ErrReconfFailed, "plane p0 epoch 1", "disk is full")
 	if len(r.dev.moves) != 1 {
 		t.Error("moved without an intent")
 	}

@@ -43,7 +43,7 @@ func TestFailureThatIsNotWritten(t *testing.T) {
 	j.err = errors.New("disk full")
 	j.answer(r)
 	r.timed.unwell[0] = nil
-	want(t, "enable", *r.enable(0), ErrJournal, "plane 0", "not in the journal yet")
+	want(t, "enable", *r.enable(0), ErrJournal, "plane p0", "not in the journal yet")
 	j.answer(r)
 	on := r.enable(0)
 	j.answer(r)

@@ -75,9 +75,9 @@ func (m *machine) noneLeft(mask uint64) error {
 		if mask>>j&1 != 0 {
 			reason := pl.reason()
 			if reason == "" {
-				reason = fmt.Sprintf("plane %d: %s", j, pl.badText())
+				reason = pl.String() + ": " + pl.badText()
 			}
-			return fmt.Errorf("no plane of %#x is in service, %s: %w", mask, reason, ocsctl.ErrPlaneDown)
+			return fmt.Errorf("no plane of %s is in service, %s: %w", m.names(mask), reason, ocsctl.ErrPlaneDown)
 		}
 	}
 	return ocsctl.ErrPlaneDown
@@ -92,8 +92,8 @@ func (m *machine) release(a *attachment, mask, holder uint64, now int64) error {
 	m.freed(a, freed, now)
 	m.grant(now)
 	if freed != mask {
-		return fmt.Errorf("controller: release: planes %#x are not held by holder %s of port %d",
-			mask&^freed, ocsctl.HolderName(holder), a.port)
+		return fmt.Errorf("controller: release: planes %s are not held by holder %s of port %d",
+			m.names(mask&^freed), ocsctl.HolderName(holder), a.port)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"lightpath/ocsctl"
@@ -66,7 +65,7 @@ func (c *Core) checkJob(j *Job, maps []circuit.Permutation) error {
 			continue
 		}
 		if err := m.Validate(len(j.Ports)); err != nil {
-			return fmt.Errorf("plane %d: map of its %d ranks %w", plane, len(j.Ports), err)
+			return fmt.Errorf("%s: map of its %d ranks %w", &c.cfg.Planes[plane], len(j.Ports), err)
 		}
 	}
 	return nil
@@ -160,8 +159,8 @@ func (pl *plane) keeps(from, to circuit.Permutation, by *Job) error {
 				continue
 			}
 			if j := pl.jobOf(end); j != nil && (j != by || j.Fixed) && !pl.waits(j) {
-				return fmt.Errorf("plane %s: port %d is of job %s since %s (lightpath jobs end %s gives it back): %w",
-					pl.Name, end, j.ID, j.Since.UTC().Format(time.RFC3339), j.ID, ocsctl.ErrPinned)
+				return fmt.Errorf("%s: port %d is of job %s since %s (lightpath jobs end %s gives it back): %w",
+					pl, end, j.ID, j.Since.UTC().Format(time.RFC3339), j.ID, ocsctl.ErrPinned)
 			}
 		}
 	}
@@ -238,7 +237,7 @@ func (m *machine) mayBegin(j *Job, fixed bool) error {
 		serves = serves || !pl.outOfService() && !j.hasOut(pl)
 		for _, p := range j.Ports {
 			if old := pl.jobOf(p); old != nil {
-				return fmt.Errorf("job %s: port %d of plane %s is of job %s since %s: %w", j.ID, p, pl.Name, old.ID,
+				return fmt.Errorf("job %s: port %d of %s is of job %s since %s: %w", j.ID, p, pl, old.ID,
 					old.Since.UTC().Format(time.RFC3339), ErrJob)
 			}
 		}
@@ -251,13 +250,7 @@ func (m *machine) mayBegin(j *Job, fixed bool) error {
 
 // describe returns what must be the same when a job begins again.
 func (m *machine) describe(j *Job) string {
-	var planes []string
-	for plane, pl := range m.planes {
-		if j.Mask>>plane&1 != 0 {
-			planes = append(planes, pl.Name)
-		}
-	}
-	return fmt.Sprintf("name %q, planes %s, ports %s", j.Name, strings.Join(planes, ","), list(j.Ports))
+	return fmt.Sprintf("name %q, planes %s, ports %s", j.Name, m.names(j.Mask), list(j.Ports))
 }
 
 // outOfService reports whether the plane has a fault, or an operator has disabled it.

@@ -38,7 +38,7 @@ func TestPostsOfStrangers(t *testing.T) {
 		t.Helper()
 		require.NoError(t, r.s[port].Post(0, epoch, stranger, target))
 		r.pass(time.Second)
-		r.refusedLast(port, append(says, "plane 0", "0x99")...)
+		r.refusedLast(port, append(says, "plane p0", "0x99")...)
 		if r.page.epochs[0] != 0 || r.page.faults[0] != nil || len(r.dev.moves) != 0 {
 			t.Fatalf("a stranger's post: epoch %d, %v, %v", r.page.epochs[0], r.page.faults[0], r.dev.moves)
 		}
@@ -133,7 +133,7 @@ func TestPostsBeforeTheClaim(t *testing.T) {
 		}
 		r.pass(time.Millisecond)
 		if len(r.dev.moves) != 0 || len(r.s[1].refused) != 0 ||
-			r.core.Waiting(0) != "plane 0 epoch 3: no communicator has claimed it since the takeover" {
+			r.core.Waiting(0) != "plane p0 epoch 3: no communicator has claimed it since the takeover" {
 			t.Fatal(r.dev.moves, r.s[1].refused, r.core.Waiting(0))
 		}
 		return r
@@ -255,7 +255,7 @@ func TestSharedLeasesAfterTakeover(t *testing.T) {
 	}
 	r.attach(1, ocsctl.Lease{Holder: 11, Mask: 1, Ports: []int{0, 1}, Shared: true})
 	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []ocsctl.Lease{{Holder: 12, Mask: 1}}})
-	want(t, "claimed alone", err, ErrHeld, "plane 0")
+	want(t, "claimed alone", err, ErrHeld, "plane p0")
 	r.attach(3, ocsctl.Lease{Holder: 13, Mask: 1, Ports: []int{2, 3}, Shared: true})
 	if p := r.plane(0); len(p.Holders) != 2 || p.Holders[1].Holder != 13 {
 		t.Errorf("holders %+v", p.Holders)

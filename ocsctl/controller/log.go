@@ -1,15 +1,9 @@
 package controller
 
-import "fmt"
-
 // log logs that a plane went out of service or came back, that an operator changed it, that a port is out of
 // service, and that the light of a port fades.
 func (c *Core) log(e Event) {
-	plane := fmt.Sprint(e.Plane)
-	if e.Plane >= 0 && c.cfg.Planes[e.Plane].Name != "" {
-		plane = c.cfg.Planes[e.Plane].Name
-	}
-	log := c.cfg.Log.With("plane", plane, "epoch", e.Epoch)
+	log := c.cfg.Log.With("plane", c.cfg.Planes[e.Plane].Name, "epoch", e.Epoch)
 	switch {
 	case e.Kind == Failed:
 		log.Warn("plane is out of service", "reason", e.Err)

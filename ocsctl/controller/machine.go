@@ -80,6 +80,9 @@ type plane struct {
 	posts, refused     uint64
 }
 
+// at names the plane and its epoch.
+func (pl *plane) at() string { return fmt.Sprintf("%s epoch %d", pl, pl.epoch) }
+
 // move is the current reconfiguration of a plane.
 type move struct {
 	on                  bool
@@ -254,7 +257,7 @@ func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
 	if pl.fault != nil {
 		return
 	}
-	err := fmt.Errorf("plane %d epoch %d: %w", pl.index, pl.epoch, fmt.Errorf(format, args...))
+	err := fmt.Errorf("%s: %w", pl.at(), fmt.Errorf(format, args...))
 	pl.fault, pl.mark = err, m.nextID
 	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
 	pl.failures++
@@ -378,6 +381,17 @@ func portName(p int) string {
 		return "nowhere"
 	}
 	return fmt.Sprint(p)
+}
+
+// names joins the names of planes.
+func (m *machine) names(planes uint64) string {
+	var all []string
+	for j, pl := range m.planes {
+		if planes>>j&1 != 0 {
+			all = append(all, pl.Name)
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // list joins port numbers.

@@ -47,7 +47,7 @@ func (m *machine) refuse(pl *plane, a *attachment, holder uint64, why error) {
 	if pl.fault != nil {
 		return
 	}
-	a.sink.Refused(pl.index, holder, fmt.Errorf("port %d plane %d: %w", a.port, pl.index, why))
+	a.sink.Refused(pl.index, holder, fmt.Errorf("port %d %s: %w", a.port, pl, why))
 }
 
 // round returns the posts for the plane's next move; nil: there are none. After a takeover, a plane does not move
@@ -113,7 +113,7 @@ func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
 		pl.intent = intent{id: id}
 		if o := pl.move.order; o != nil {
 			pl.move = move{}
-			o.done(fmt.Errorf("controller: plane %d: journal: %w", pl.index, err))
+			o.done(fmt.Errorf("controller: %s: journal: %w", pl, err))
 		}
 		m.failf(pl, now, "%w: %w: %w", errIntent, err, ocsctl.ErrReconfFailed)
 		return
@@ -228,11 +228,11 @@ func (m *machine) abort(pl *plane, err error, now int64) {
 		return
 	}
 	if o != nil {
-		o.done(fmt.Errorf("controller: plane %d epoch %d: %w", pl.index, pl.epoch, err))
+		o.done(fmt.Errorf("controller: %s: %w", pl.at(), err))
 	}
 	if pl.fault != nil { // the plane is out of service already: publish its new map
 		if o != nil { // operators look for the reason why their last order failed
-			pl.fault = fmt.Errorf("plane %d epoch %d: %w", pl.index, pl.epoch, err)
+			pl.fault = fmt.Errorf("%s: %w", pl.at(), err)
 			m.event(now, pl.failure())
 		}
 		m.publish(pl)

@@ -28,12 +28,12 @@ type order struct {
 func (m *machine) set(plane int, o *order, now int64) {
 	pl := m.planes[plane]
 	if err := m.operable(pl); err != nil {
-		o.done(err)
+		o.done(fmt.Errorf("controller: %w", err))
 		return
 	}
 	observed, err := m.read(pl)
 	if err != nil {
-		o.done(fmt.Errorf("controller: plane %d: %w", plane, err))
+		o.done(fmt.Errorf("controller: %s: %w", pl, err))
 		return
 	}
 	if o.job != nil {
@@ -65,17 +65,16 @@ func (pl *plane) wanted() circuit.Permutation {
 
 // operable returns why an operator may not change a plane now; nil: it is allowed.
 func (m *machine) operable(pl *plane) error {
-	where := fmt.Sprintf("controller: plane %d", pl.index)
 	switch held := m.lease.held[pl.index]; {
 	case m.over != nil:
 		return m.over
 	case m.grace != 0:
-		return fmt.Errorf("%s: ranks may claim it after the takeover: %w", where, ErrHeld)
+		return fmt.Errorf("%s: ranks may claim it after the takeover: %w", pl, ErrHeld)
 	case len(held) > 0:
-		return fmt.Errorf("%s: by holder %s of port %d: %w", where, ocsctl.HolderName(held[0].holder),
+		return fmt.Errorf("%s: by holder %s of port %d: %w", pl, ocsctl.HolderName(held[0].holder),
 			held[0].a.port, ErrHeld)
 	case pl.move.on || pl.move.order != nil:
-		return fmt.Errorf("%s: %w", where, ErrMoving)
+		return fmt.Errorf("%s: %w", pl, ErrMoving)
 	}
 	return nil
 }
@@ -106,7 +105,7 @@ func (m *machine) enable(plane int, o *order, now int64) {
 	}
 	busy := m.operable(pl)
 	if busy != nil && (pl.fault != nil || len(pl.bad) > 0 || errors.Is(busy, ErrMoving)) {
-		o.done(busy)
+		o.done(fmt.Errorf("controller: %w", busy))
 		return
 	}
 	if busy != nil {
@@ -114,7 +113,7 @@ func (m *machine) enable(plane int, o *order, now int64) {
 		return
 	}
 	if pl.fault != nil && !m.mayRestore(pl, now) {
-		o.done(fmt.Errorf("controller: plane %d: its failure is not in the journal yet: %w", plane, ErrJournal))
+		o.done(fmt.Errorf("controller: %s: its failure is not in the journal yet: %w", pl, ErrJournal))
 		return
 	}
 	verifier, verifies := m.cfg.Device.(Verifier)
@@ -127,7 +126,7 @@ func (m *machine) enable(plane int, o *order, now int64) {
 	}
 	switch {
 	case err != nil:
-		o.done(fmt.Errorf("controller: plane %d: %w", plane, err))
+		o.done(fmt.Errorf("controller: %s: %w", pl, err))
 	case verifies:
 		due := now + int64(m.cfg.SettleTimeout)
 		pl.move = move{on: true, target: observed, began: now, due: due, abandon: due, order: o}
@@ -142,7 +141,7 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 		pl.move = move{}
 	}
 	if o.taken != "" {
-		o.done(fmt.Errorf("controller: plane %d: meanwhile %s: %w", pl.index, o.taken, ocsctl.ErrPlaneDown))
+		o.done(fmt.Errorf("controller: %s: meanwhile %s: %w", pl, o.taken, ocsctl.ErrPlaneDown))
 		return
 	}
 	pl.off = ""
@@ -190,11 +189,11 @@ func (pl *plane) reason() string {
 	case pl.fault != nil:
 		return pl.fault.Error()
 	case pl.off != "":
-		return fmt.Sprintf("plane %d epoch %d: %s", pl.index, pl.epoch, pl.off)
+		return pl.at() + ": " + pl.off
 	case pl.move.enables():
-		return fmt.Sprintf("plane %d epoch %d: being verified for %s", pl.index, pl.epoch, pl.move.order.who)
+		return pl.at() + ": being verified for " + pl.move.order.who
 	case pl.move.order != nil:
-		return fmt.Sprintf("plane %d epoch %d: being set by %s", pl.index, pl.epoch, pl.move.order.who)
+		return pl.at() + ": being set by " + pl.move.order.who
 	}
 	return ""
 }

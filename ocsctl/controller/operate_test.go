@@ -76,7 +76,7 @@ func TestJournalThatDoesNotAnswer(t *testing.T) {
 	}
 	r.pass(200 * time.Millisecond)
 	want(t, "disable", *off, ErrJournal, "in force", "a restart may lose it", "3s")
-	want(t, "set", *moved, ErrJournal, "plane 1", "3s")
+	want(t, "set", *moved, ErrJournal, "plane p1", "3s")
 	if len(r.dev.moves) != 0 || r.plane(0).State != Down || r.plane(1).State != Down {
 		t.Errorf("%v, %+v", r.dev.moves, r.plane(1))
 	}
@@ -86,7 +86,7 @@ func TestJournalThatDoesNotAnswer(t *testing.T) {
 		t.Error("moved after the operator was told that it does not")
 	}
 	// Ranks do not wait for ever either.
-	want(t, "enable", *r.enable(1), ErrJournal, "plane 1", "its failure is not in the journal yet")
+	want(t, "enable", *r.enable(1), ErrJournal, "plane p1", "its failure is not in the journal yet")
 	j.step()
 	r.pass(0)
 	on := r.enable(1)
@@ -179,7 +179,7 @@ func TestEnable(t *testing.T) {
 	}
 	require.NoError(t, *r.disable(0))
 	dark := errors.New("no light at port 1")
-	want(t, "enable in the dark", *verify(dark), dark, "plane 0")
+	want(t, "enable in the dark", *verify(dark), dark, "plane p0")
 	if p := r.plane(0); p.State != Down || !strings.Contains(p.Reason, "no light") || p.Verified != "" {
 		t.Errorf("%+v", p)
 	}
@@ -253,7 +253,7 @@ func TestSetAfterLostIntent(t *testing.T) {
 	refused := r.set(0, circuit.Shift(2, 0))
 	r.pass(time.Second)
 	j.step()
-	want(t, "set", *refused, full, "plane 0")
+	want(t, "set", *refused, full, "plane p0")
 	again := r.set(0, circuit.Shift(2, 0))
 	for range 3 {
 		r.pass(time.Second)

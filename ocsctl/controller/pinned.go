@@ -13,5 +13,5 @@ func (pl *plane) pinned(target circuit.Permutation) error {
 	if pl.PinnedBy == "" || same(pl.m, target) {
 		return nil
 	}
-	return fmt.Errorf("plane %s is pinned by %s: %w", pl.Name, pl.PinnedBy, ocsctl.ErrPinned)
+	return fmt.Errorf("%s is pinned by %s: %w", pl, pl.PinnedBy, ocsctl.ErrPinned)
 }

@@ -146,17 +146,17 @@ func (m *machine) setBaseline(plane int, ports []int, drop float64, who string, 
 	}
 	for _, r := range ports {
 		if r < 0 || r >= m.cfg.Ports {
-			done(fmt.Errorf("controller: plane %d port %d: there are ports 0..%d", plane, r, m.cfg.Ports-1))
+			done(fmt.Errorf("controller: %s port %d: there are ports 0..%d", pl, r, m.cfg.Ports-1))
 			return
 		}
 		if r >= len(all) || all[r].DBm == nil {
-			done(fmt.Errorf("controller: plane %d port %d: %w", plane, r, ErrNoPower))
+			done(fmt.Errorf("controller: %s port %d: %w", pl, r, ErrNoPower))
 			return
 		}
 		set[r] = Baseline{DBm: *all[r].DBm, Drop: drop}
 	}
 	if len(set) == 0 {
-		done(fmt.Errorf("controller: plane %d: no port: %w", plane, ErrNoPower))
+		done(fmt.Errorf("controller: %s: no port: %w", pl, ErrNoPower))
 		return
 	}
 	maps.Copy(pl.baselines, set)

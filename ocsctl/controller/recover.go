@@ -68,7 +68,7 @@ func (m *machine) learn(a *attachment, known []uint32, now int64) error {
 	}
 	for j, epoch := range known[:min(len(known), len(m.planes))] {
 		if pl := m.planes[j]; epoch > pl.epoch && epoch-pl.epoch > maxLost {
-			return fmt.Errorf("controller: port %d: known: epoch %d of plane %d, which is at %d", a.port, epoch, j, pl.epoch)
+			return fmt.Errorf("controller: port %d: known: epoch %d of %s, which is at %d", a.port, epoch, pl, pl.epoch)
 		}
 	}
 	for j, epoch := range known[:min(len(known), len(m.planes))] {
@@ -101,8 +101,8 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	if errors.Is(err, ErrMoving) {
 		if pl.fault == nil {
 			pl.mark = m.nextID
-			pl.fault = fmt.Errorf("plane %d epoch %d: the device has not reported its map: %w: %w",
-				pl.index, pl.epoch, ocsctl.ErrUnknownMap, ocsctl.ErrPlaneDown)
+			pl.fault = fmt.Errorf("%s: the device has not reported its map: %w: %w", pl.at(),
+				ocsctl.ErrUnknownMap, ocsctl.ErrPlaneDown)
 			m.publish(pl)
 		}
 		return // the device reports when it has settled

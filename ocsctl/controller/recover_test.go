@@ -164,9 +164,9 @@ func TestGrace(t *testing.T) {
 		t.Fatal("the grace time has not passed")
 	}
 	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []ocsctl.Lease{{Holder: 30, Mask: 1}}})
-	want(t, "claimed twice", err, ErrHeld, "plane 0")
+	want(t, "claimed twice", err, ErrHeld, "plane p0")
 	r.pass(time.Second)
-	want(t, "a rank that did not come back", r.page.faults[0], ocsctl.ErrPortLost, "plane 0 epoch 3",
+	want(t, "a rank that did not come back", r.page.faults[0], ocsctl.ErrPortLost, "plane p0 epoch 3",
 		"port 2 has not come back")
 	if a := r.s[1].answers; len(a) != 1 || a[0].mask != 2 {
 		t.Errorf("%v", a)

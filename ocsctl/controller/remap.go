@@ -42,7 +42,7 @@ func (c *Core) Remap(plane, port int, to, who string) error {
 func (m *machine) remap(plane, port int, to, who string, done func(error), now int64) {
 	pl := m.planes[plane]
 	if err := m.mayRemap(pl, port, to); err != nil {
-		done(fmt.Errorf("controller: plane %d port %d to %s: %w", plane, port, to, err))
+		done(fmt.Errorf("controller: %s port %d to %s: %w", pl, port, to, err))
 		return
 	}
 	m.set(plane, &order{target: pl.wanted(), who: who, done: done, port: port, to: to}, now)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -140,7 +139,7 @@ func (m *machine) verified(pl *plane) string {
 // waiting implements [Controller.Waiting].
 func (m *machine) waiting(plane int) string {
 	pl := m.planes[plane]
-	where := fmt.Sprintf("plane %d epoch %d", plane, pl.epoch)
+	where := pl.at()
 	r := m.round(pl)
 	switch {
 	case m.over != nil:

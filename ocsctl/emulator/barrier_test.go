@@ -160,13 +160,13 @@ func TestBarrierErrors(t *testing.T) {
 		says []string
 	}{
 		{"different maps", func(r *rig) { r.post(1, 0, 0, a); r.post(3, 0, 0, b) },
-			ocsctl.ErrConflict, []string{"plane 0 epoch 0", "ports 1 and 3"}},
+			ocsctl.ErrConflict, []string{"plane p0 epoch 0", "ports 1 and 3"}},
 		{"different maps for a later epoch", func(r *rig) { r.post(1, 0, 5, a); r.post(2, 0, 5, b) },
 			ocsctl.ErrConflict, []string{"ports 1 and 2"}},
 		{"rank vanishes before its post", func(r *rig) {
 			r.post(0, 0, 0, a)
 			r.s[2].Detach(false)
-		}, ocsctl.ErrPortLost, []string{"plane 0 epoch 0", "port 2"}},
+		}, ocsctl.ErrPortLost, []string{"plane p0 epoch 0", "port 2"}},
 		{"rank vanished earlier", func(r *rig) {
 			r.s[2].Detach(false)
 			r.post(0, 0, 0, a)
@@ -179,7 +179,7 @@ func TestBarrierErrors(t *testing.T) {
 		{"device refuses", func(r *rig) {
 			r.dev.faults[0] = &fault{kind: failSwitch}
 			r.postAll(0, 0, a)
-		}, ocsctl.ErrReconfFailed, []string{"plane 0 epoch 0", "refuses"}},
+		}, ocsctl.ErrReconfFailed, []string{"plane p0 epoch 0", "refuses"}},
 		{"stuck port", func(r *rig) {
 			r.dev.faults[0] = &fault{kind: stuckPort, port: 1}
 			r.postAll(0, 0, a)
@@ -278,16 +278,16 @@ func TestWaitingNamesPorts(t *testing.T) {
 			t.Errorf("%q, want %q", got, s)
 		}
 	}
-	want("plane 1 epoch 0: no port has posted")
+	want("plane p1 epoch 0: no port has posted")
 	for p := range 8 {
 		if p != 2 && p != 5 {
 			r.post(p, 1, 0, circuit.Xor(8, 2))
 		}
 	}
-	want("plane 1 epoch 0: waiting for ports 2,5")
+	want("plane p1 epoch 0: waiting for ports 2,5")
 	r.post(2, 1, 0, circuit.Xor(8, 2))
 	r.post(5, 1, 0, circuit.Xor(8, 2))
-	want("plane 1 epoch 0: switching")
+	want("plane p1 epoch 0: switching")
 }
 
 // Ports that no rank holds take no part; one that said goodbye leaves its posts behind.

@@ -17,7 +17,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Operator is the part of the controller in charge that a stage needs. *rpc.Operator is one.
+// Operator is the part of the controller in charge that a stage needs. *rpc.Operator is one. Its errors name the plane.
 type Operator interface {
 	Set(ctx context.Context, plane int, target circuit.Permutation, who string) error
 	Disable(ctx context.Context, plane int, reason, who string) error
@@ -106,7 +106,7 @@ func run(ctx context.Context, op Operator, stage Stage, o *Options, number int) 
 	var closed []int // planes taken out of service
 	for _, plane := range slices.Sorted(maps.Keys(stage)) {
 		if err := op.Disable(ctx, plane, fmt.Sprintf("rewiring, stage %d", number), o.Who); err != nil {
-			return errors.Join(fmt.Errorf("plane %d: %w", plane, err), reopen(ctx, op, closed, o))
+			return errors.Join(err, reopen(ctx, op, closed, o))
 		}
 		closed = append(closed, plane)
 	}
@@ -120,7 +120,7 @@ func run(ctx context.Context, op Operator, stage Stage, o *Options, number int) 
 	var errs []error
 	for i, plane := range closed {
 		if moved[i] != nil {
-			errs = append(errs, fmt.Errorf("plane %d: %w", plane, moved[i]))
+			errs = append(errs, moved[i])
 		}
 		if moved[i] == nil || errors.Is(moved[i], controller.ErrHeld) { // a plane that has not moved keeps its map
 			sound = append(sound, plane)
@@ -136,7 +136,7 @@ func reopen(ctx context.Context, op Operator, planes []int, o *Options) error {
 	var errs []error
 	for _, plane := range planes {
 		if err := op.Enable(ctx, plane, o.Who); err != nil {
-			errs = append(errs, fmt.Errorf("plane %d: %w", plane, err))
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -107,7 +107,7 @@ func TestFailures(t *testing.T) {
 	stuck := errors.New("mirror 3 is stuck")
 	f.broken[1] = stuck
 	err := Run(t.Context(), f, []Stage{ring(0, 1), ring(2)}, Options{Planes: 4})
-	if !errors.Is(err, stuck) || !strings.Contains(err.Error(), "stage 1 of 2: plane 1") {
+	if !errors.Is(err, stuck) || !strings.Contains(err.Error(), "stage 1 of 2: mirror 3") {
 		t.Error(err)
 	}
 	if !f.off[1] || len(f.off) != 1 || f.maps[2] != nil {

@@ -102,9 +102,9 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 		says(lightpath.Succeed(t, "", at("enable", "--plane", "p1")...), "plane p1: resident")
 
 		d.Stick(true)
-		refused([]string{"set", "plane 1"}, at("set", "--plane", "p1", "--map", "ring:2")...)
+		refused([]string{"set", "plane p1"}, at("set", "--plane", "p1", "--map", "ring:2")...)
 		refused([]string{"plane p1 is out of service"}, at("status")...)
-		refused([]string{"enable", "plane 1", "drift of 4 circuits"}, at("enable", "--plane", "p1")...)
+		refused([]string{"enable", "plane p1", "drift of 4 circuits"}, at("enable", "--plane", "p1")...)
 		refused([]string{"plane p1: 4 of 4 ranks"}, at("drift")...)
 		says(lightpath.Run(t, "", at("drift", "--plane", "p1")...).Stdout, "0: desired 2, observed 1",
 			"plane p1: out of service")

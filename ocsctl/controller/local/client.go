@@ -294,8 +294,8 @@ func (c *Client) OnChange(f func()) {
 // OnWanted registers f to be called, from the client's goroutine, when others want planes that a holder has.
 func (c *Client) OnWanted(f func(holder, mask uint64)) { c.onWanted.Store(&f) }
 
-// Waiting describes what the next switch of a plane waits for, for error messages: "plane 1 epoch 17: waiting for ports
-// 2,5". It asks the controller, so it may block.
+// Waiting describes what the next switch of a plane waits for, for error messages: "plane p1 epoch 17: waiting for
+// ports 2,5". It asks the controller, so it may block.
 func (c *Client) Waiting(plane int) string {
 	text, err := c.waiting(plane)
 	if err != nil {

@@ -85,7 +85,7 @@ func TestCore(t *testing.T) {
 	}
 	move(t, 0, 2, all...)
 	must(t, all[0].Post(0, 11, holder, circuit.Shift(4, 3)))
-	until(t, "waiting", func() bool { return all[1].Waiting(0) == "plane 0 epoch 11: waiting for ports 1,2,3" })
+	until(t, "waiting", func() bool { return all[1].Waiting(0) == "plane p0 epoch 11: waiting for ports 1,2,3" })
 	device.Stick(true)
 	for _, c := range all[1:] {
 		must(t, c.Post(0, 11, holder, circuit.Shift(4, 3)))
@@ -93,7 +93,7 @@ func TestCore(t *testing.T) {
 	for _, c := range all {
 		until(t, "fault", func() bool { _, err := c.Poll(0); return err != nil })
 		_, err := c.Poll(0)
-		wants(t, err, ocsctl.ErrReconfFailed, "plane 0 epoch 11")
+		wants(t, err, ocsctl.ErrReconfFailed, "plane p0 epoch 11")
 	}
 	must(t, all[0].Release(1, 7))
 	_, err = all[1].Acquire(ocsctl.Lease{Mask: 1, Holder: 8})
@@ -112,14 +112,14 @@ func TestCoreRefuses(t *testing.T) {
 	const stranger = holder + 1
 	must(t, all[3].Post(0, 0, holder, circuit.Shift(4, 2)))
 	until(t, "refusal", func() bool { return all[3].Refused(0, holder) != nil })
-	wants(t, all[3].Refused(0, holder), ocsctl.ErrNotHolder, "port 3 plane 0", "the plane has no holder")
+	wants(t, all[3].Refused(0, holder), ocsctl.ErrNotHolder, "port 3 plane p0", "the plane has no holder")
 	if got, err := all[0].Acquire(ocsctl.Lease{Mask: 1, Holder: holder}); got != 1 || err != nil {
 		t.Fatal(got, err)
 	}
 	must(t, all[0].Post(0, 0, holder, circuit.Shift(4, 2)))
 	must(t, all[1].Post(0, 0, stranger, circuit.Shift(4, 3)))
 	until(t, "refusal", func() bool { return all[1].Refused(0, stranger) != nil })
-	wants(t, all[1].Refused(0, stranger), ocsctl.ErrNotHolder, "port 1 plane 0", "holder 0x7 of port 0", "holder 0x8")
+	wants(t, all[1].Refused(0, stranger), ocsctl.ErrNotHolder, "port 1 plane p0", "holder 0x7 of port 0", "holder 0x8")
 	must(t, all[1].Refused(0, holder))
 	for _, c := range all[1:] {
 		must(t, c.Post(0, 0, holder, circuit.Shift(4, 2)))
@@ -277,7 +277,7 @@ func TestCoreTakeoverWithoutTheLastMoves(t *testing.T) {
 	for _, c := range all {
 		until(t, "fault", func() bool { _, err := c.Poll(0); return err != nil })
 		epoch, err := c.Poll(0)
-		wants(t, err, ocsctl.ErrPlaneDown, "plane 0 epoch 3", "the journal has lost changes")
+		wants(t, err, ocsctl.ErrPlaneDown, "plane p0 epoch 3", "the journal has lost changes")
 		if epoch != 3 {
 			t.Error("epoch", epoch)
 		}

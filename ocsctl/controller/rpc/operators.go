@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -136,6 +137,7 @@ func (o *operators) Remap(ctx context.Context, m *ocspb.RemapRequest) (*ocspb.Re
 func (o *operators) Set(ctx context.Context, m *ocspb.SetRequest) (*ocspb.SetReply, error) {
 	c := controller.Change{DryRun: m.GetDryRun(), ConfirmWithin: time.Duration(m.GetConfirmWithinNs())}
 	var numbers []uint32
+	var names []string
 	for _, p := range m.GetPlanes() {
 		part := controller.PlaneChange{Plane: int(p.GetPlane())}
 		var err error
@@ -151,11 +153,12 @@ func (o *operators) Set(ctx context.Context, m *ocspb.SetRequest) (*ocspb.SetRep
 			return nil, err
 		}
 		numbers, c.Planes = append(numbers, p.GetPlane()), append(c.Planes, part)
+		names = append(names, o.server.o.Planes[part.Plane].Name)
 	}
 	if err := o.server.allowedPlanes(ctx, false, numbers...); err != nil {
 		return nil, err
 	}
-	return &ocspb.SetReply{}, o.run(ctx, fmt.Sprintf("planes %v", numbers), m.GetWho(),
+	return &ocspb.SetReply{}, o.run(ctx, "planes "+strings.Join(names, ","), m.GetWho(),
 		func(core controller.Controller, who string) error { return core.Change(c, who) })
 }
 
@@ -228,7 +231,7 @@ func (o *operators) operate(ctx context.Context, plane uint32, name string,
 	if err := o.server.allowedPlanes(ctx, false, plane); err != nil {
 		return err
 	}
-	return o.run(ctx, fmt.Sprintf("plane %d", plane), name, func(c controller.Controller, who string) error {
+	return o.run(ctx, "plane "+o.server.o.Planes[plane].Name, name, func(c controller.Controller, who string) error {
 		return command(c, int(plane), who)
 	})
 }

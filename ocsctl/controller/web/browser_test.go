@@ -219,9 +219,9 @@ func TestPage(t *testing.T) {
 // TestPageOfBadCircuits: dark and missing circuits are marked and named, the cause is readable in full
 // inside its card, and no switch is "well" beside them.
 func TestPageOfBadCircuits(t *testing.T) {
-	const lost = "plane 0 epoch 13: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm " +
+	const lost = "plane p0 epoch 13: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm " +
 		"from rank 4, want -30.00"
-	long := "plane 1 epoch 14: drift of 2 circuits: port 3 is dark, desired 5: " +
+	long := "plane p1 epoch 14: drift of 2 circuits: port 3 is dark, desired 5: " +
 		strings.Repeat("and the switch says more of it than anybody wants to read, ", 12) + "to the end."
 	f := newFake(8, 3)
 	f.set(func(s *controller.Snapshot) {
@@ -253,7 +253,7 @@ func TestPageOfBadCircuits(t *testing.T) {
 		says(".plane:nth-child(2) .why", "to the end."),
 		count(2, ":is(.unlit, .absent, .unwanted)", 0),
 		says("#switches tr:nth-child(1) td:last-child", "p0: "+lost), says("#switches tr:nth-child(2) td:last-child",
-			"p1: plane 1 epoch 14: drift"),
+			"p1: plane p1 epoch 14: drift"),
 		says("#switches tr:nth-child(3) td:last-child", "well"),
 		`getComputedStyle(document.querySelector(".unlit")).stroke !==
 			getComputedStyle(document.querySelector(".plane:nth-child(3) .circuit")).stroke`,

@@ -190,7 +190,7 @@ func troubled(s *controller.Snapshot) {
 func bad(s *controller.Snapshot) {
 	s.Planes[0].Unlit, s.Planes[0].Cause = []int{4}, controller.CauseNotAsWanted
 	s.Planes[0].State, s.Planes[0].Reason = controller.Down,
-		"plane 0 epoch 12: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, "+
+		"plane p0 epoch 12: reconfiguration failed: light is lost: port 13 of rank 5 receives -60.00 dBm from rank 4, "+
 			"want -30.00"
 	p := &s.Planes[len(s.Planes)-1]
 	p.State, p.Cause, p.Desired, p.Map = controller.Down, controller.CauseDrift, p.Map, p.Map.Clone()

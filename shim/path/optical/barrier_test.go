@@ -76,7 +76,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			delay(w, 2, time.Minute)
 			shimtest.WantErrors(t, w.Each(func(c *shim.Comm) error {
 				return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1000))})
-			}), exec.ErrTimeout, "rank ", "plane 0 epoch 1: waiting for ports 2")
+			}), exec.ErrTimeout, "rank ", "plane p0 epoch 1: waiting for ports 2")
 		})
 	}
 }
