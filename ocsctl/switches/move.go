@@ -72,7 +72,7 @@ func (u *unit) jobs() []*job {
 // change sets the maps of the jobs' planes, in one change of the switch.
 func (u *unit) change(ctx context.Context, jobs []*job) {
 	for attempt := 1; ; attempt++ {
-		if undecided(jobs) == 0 {
+		if decided(jobs) {
 			return // there may be no session
 		}
 		if u.s.Table() == nil {
@@ -87,7 +87,7 @@ func (u *unit) change(ctx context.Context, jobs []*job) {
 			May: jobs[0].m.Leading, // all moves are of one controller
 		}
 		idle := u.compose(&c, jobs)
-		if undecided(jobs) == 0 {
+		if decided(jobs) {
 			return
 		}
 		verdicts, err := u.s.Set(ctx, c, idle)
@@ -114,7 +114,7 @@ func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
 		// A circuit between two planes belongs to neither; a move without From removes it.
 		own, foreign := u.block(c.Before, j.p)
 		if foreign != nil {
-			if j.m.From != nil || j.m.only {
+			if j.m.From != nil || j.m.verifyOnly {
 				j.fail(fmt.Errorf("%w: %w", driver.ErrDrift, foreign))
 				continue
 			}
@@ -127,7 +127,7 @@ func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
 			}
 		}
 		j.made, j.after = j.made[:0], j.m.To
-		if j.m.only {
+		if j.m.verifyOnly {
 			j.after = own
 		}
 		for r, to := range j.after {
@@ -138,7 +138,7 @@ func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
 				to += j.p.first
 			}
 			at := j.p.first + r
-			c.After[at], idle[at] = to, j.m.Idle && !j.m.only
+			c.After[at], idle[at] = to, j.m.Idle && !j.m.verifyOnly
 			// A move of ranks does not wait for a circuit that is not good and that it does not touch.
 			c.Check[at] = j.m.Idle || to != c.Before[at] || u.s.Good(at)
 		}
@@ -181,9 +181,7 @@ func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
 	}
 	switch {
 	case bad > 0:
-		if sentinel := cause(err); sentinel != nil {
-			err = sentinel
-		}
+		err = cause(err)
 		if bad > maxExamples {
 			first = append(first, "...")
 		}
@@ -227,18 +225,15 @@ func (u *unit) where(port int) string {
 	return "port " + u.egress(port)
 }
 
-// cause returns the sentinel of an error of a change. It drops the error's text, which names ports of the whole
-// switch.
+// cause returns an error of a change for one of its planes with wrong circuits. A sentinel is without its text, which
+// names ports of the whole switch.
 func cause(err error) error {
 	for _, sentinel := range []error{driver.ErrNotAsIntended, driver.ErrDrift} {
 		if errors.Is(err, sentinel) {
 			return sentinel
 		}
 	}
-	if err == nil {
-		return driver.ErrNotAsIntended
-	}
-	return nil
+	return cmp.Or(err, driver.ErrNotAsIntended)
 }
 
 // waitReconfig waits for the reconfiguration time if a new circuit was verified by the switch's table only. A rank that
@@ -367,12 +362,6 @@ func failAll(jobs []*job, err error) {
 	}
 }
 
-func undecided(jobs []*job) int {
-	n := 0
-	for _, j := range jobs {
-		if !j.done {
-			n++
-		}
-	}
-	return n
+func decided(jobs []*job) bool {
+	return !slices.ContainsFunc(jobs, func(j *job) bool { return !j.done })
 }

@@ -35,9 +35,6 @@ type problemID struct {
 	port  string
 }
 
-// problems is the set of logged problems.
-type problems map[problemID]bool
-
 // problems returns the problems of a plane: failed ports first, then bad circuits. Without health it finds bad
 // circuits only.
 func (u *unit) problems(p *plane, health []driver.Health) (found []problem) {
@@ -111,10 +108,7 @@ func badPorts(found []problem) error {
 
 // logProblems logs the problems of a plane that are new, and problems that have ended.
 func (u *unit) logProblems(p *plane, found []problem) {
-	if u.logged == nil {
-		u.logged = make(problems)
-	}
-	now := make(problems)
+	now := map[problemID]bool{}
 	for i := range found {
 		id := problemID{p, found[i].kind, found[i].rank, found[i].port}
 		if now[id] = true; !u.logged[id] {

@@ -106,7 +106,7 @@ type plane struct {
 // move is a task of a plane.
 type move struct {
 	controller.Move
-	only bool // only verify, without changing circuits
+	verifyOnly bool // without changing circuits
 }
 
 var (
@@ -206,6 +206,7 @@ func (d *Device) group() error {
 		if u == nil {
 			u = &unit{
 				d: d, name: c.Switch, wake: make(chan struct{}, 1), log: d.cfg.Logger.With("switch", c.Switch),
+				logged: map[problemID]bool{},
 			}
 			byName[c.Switch] = u
 			d.units = append(d.units, u)
@@ -255,7 +256,7 @@ func (d *Device) Verify(index int, token uint64) error {
 	if err != nil {
 		return err
 	}
-	return d.begin(p, &move{Move: controller.Move{Token: token, Idle: true}, only: true})
+	return d.begin(p, &move{Move: controller.Move{Token: token, Idle: true}, verifyOnly: true})
 }
 
 // begin passes a move to the plane's switch.

@@ -34,12 +34,12 @@ type unit struct {
 	wake    chan struct{} // a plane has a pending move, or changed is set
 	changed atomic.Bool   // the switch has notified of a change
 
-	sw       driver.Switch   // nil while there is no session
-	s        *driver.Session // of sw: the state of the circuits of all planes
-	unwatch  func()          // ends the subscription of sw
-	answered bool            // a read has succeeded before
-	misses   int             // failed reads in a row
-	logged   problems        // problems that were logged and last
+	sw       driver.Switch      // nil while there is no session
+	s        *driver.Session    // of sw: the state of the circuits of all planes
+	unwatch  func()             // ends the subscription of sw
+	answered bool               // a read has succeeded before
+	misses   int                // failed reads in a row
+	logged   map[problemID]bool // problems that were logged and last
 
 	info driver.Info // the switch's identity; Device.mu guards it and bad
 	bad  error       // why the last read failed; nil: it succeeded
