@@ -75,7 +75,7 @@ func (pl *plane) out() []PortOut {
 
 // has reports whether a holder has one of these ports, so that the plane is out of service for it.
 func (h *leaseHolder) has(out []PortOut) bool {
-	return slices.ContainsFunc(out, func(o PortOut) bool { return h.places == nil || h.places.Has(o.Port) })
+	return slices.ContainsFunc(out, func(o PortOut) bool { return h.at(o.Port) })
 }
 
 // closed returns why a plane in service is out of service for a port: the port is out, or a holder with this port has
@@ -86,7 +86,7 @@ func (m *machine) closed(pl *plane, port int) string {
 		return out[i].Why
 	}
 	for i := range m.lease.held[pl.index] {
-		if h := &m.lease.held[pl.index][i]; (h.places == nil || h.places.Has(port)) && h.has(out) {
+		if h := &m.lease.held[pl.index][i]; h.at(port) && h.has(out) {
 			return "a port of its communicator is out"
 		}
 	}

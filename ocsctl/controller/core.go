@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,7 @@ type Core struct {
 	machine *machine // used by the core's goroutine only
 	bell    *shmring.Bell
 	clock   func() int64
-	post    PostFunc // inboxes call it
+	post    PostFunc // takePost
 
 	mu       sync.Mutex
 	commands []func(now int64)
@@ -67,7 +68,7 @@ func NewManual(config Config, now func() int64) (*Core, error) {
 
 // Step does all that is due, and returns the time of the next call. It is for controllers of NewManual only.
 func (c *Core) Step() (next int64) {
-	c.collect(c.post)
+	c.collect()
 	c.drain()
 	c.running = true // commands that the step queues follow it
 	next = c.machine.step(c.clock())
@@ -126,7 +127,7 @@ func (c *Core) Bell() *shmring.Bell { return c.bell }
 func (c *Core) AddInbox(i Inbox) (remove func(), err error) {
 	change := func(f func([]Inbox) []Inbox) error {
 		return c.call(func(int64) {
-			next := f(append([]Inbox(nil), *c.inboxes.Load()...))
+			next := f(slices.Clone(*c.inboxes.Load()))
 			c.inboxes.Store(&next)
 		})
 	}
@@ -135,13 +136,7 @@ func (c *Core) AddInbox(i Inbox) (remove func(), err error) {
 	}
 	return func() {
 		_ = change(func(all []Inbox) []Inbox { // an error: the core has stopped
-			var rest []Inbox
-			for _, x := range all {
-				if x != i {
-					rest = append(rest, x)
-				}
-			}
-			return rest
+			return slices.DeleteFunc(all, func(x Inbox) bool { return x == i })
 		})
 	}, nil
 }
@@ -205,7 +200,7 @@ func (c *Core) run() {
 	busy := c.clock()
 	for {
 		posts := c.machine.posts
-		c.collect(c.post)
+		c.collect()
 		next := c.machine.step(c.clock())
 		ran, stop := c.execute()
 		if stop {
@@ -220,7 +215,7 @@ func (c *Core) run() {
 			continue
 		}
 		armed := c.bell.Arm()
-		c.collect(c.post)
+		c.collect()
 		next = min(c.machine.step(c.clock()), c.clock()+int64(time.Second))
 		if !c.queued.Load() && c.machine.posts == posts {
 			c.bell.Wait(armed, time.Duration(next-c.clock()))
@@ -229,13 +224,9 @@ func (c *Core) run() {
 	}
 }
 
-func (c *Core) collect(post PostFunc) {
-	inboxes := *c.inboxes.Load()
-	if len(inboxes) == 0 {
-		return
-	}
-	for _, i := range inboxes {
-		i.Collect(post)
+func (c *Core) collect() {
+	for _, i := range *c.inboxes.Load() {
+		i.Collect(c.post)
 	}
 }
 
@@ -258,7 +249,7 @@ func (c *Core) execute() (ran, stop bool) {
 	c.queued.Store(stop)
 	c.mu.Unlock()
 	if len(commands) > 0 {
-		c.collect(c.post) // first the posts that ranks made before these commands
+		c.collect() // first the posts that ranks made before these commands
 	}
 	for i, f := range commands {
 		f(c.clock())

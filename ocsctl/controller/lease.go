@@ -37,10 +37,13 @@ func (c *Config) holder(a *attachment, l *ocsctl.Lease) leaseHolder {
 	return h
 }
 
+// at reports whether the holder has a rank at a port.
+func (h *leaseHolder) at(port int) bool { return h.places == nil || h.places.Has(port) }
+
 // circuit returns where a port's circuit in a map leads, [circuit.Dark] unless both ends are inside the lease. The
 // holder has data on no other circuit, and no other communicator has data on the plane.
 func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
-	if to := m[port]; h.places == nil || to != circuit.Dark && h.places.Has(port) && h.places.Has(to) {
+	if to := m[port]; to != circuit.Dark && h.at(port) && h.at(to) {
 		return to
 	}
 	return circuit.Dark

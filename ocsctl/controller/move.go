@@ -133,20 +133,29 @@ func (m *machine) lacks(pl *plane, r *round, port int) bool {
 	return !r.posted[port] && h.circuit(pl.m, port) != h.circuit(r.target, port)
 }
 
+// needs reports whether the move to r's target waits for the post of a port (missing), or has lost it with the port's
+// rank (gone). A move does not wait for a port without a rank, since no data comes from it. During the grace time it
+// does: the rank may not have found this controller yet.
+func (m *machine) needs(pl *plane, r *round, port int) (missing, gone bool) {
+	if !m.lacks(pl, r, port) {
+		return false, false
+	}
+	gone = m.lost[port] != 0
+	return !gone && (m.ports[port] != nil || m.grace != 0), gone
+}
+
 // awaited returns a port that the move to r's target waits for (missing), and a port whose rank has died (gone); -1:
-// none. A move does not wait for a port without a rank, since no data comes from it. During the grace time it does:
-// the rank may not have found this controller yet.
+// none.
 func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
 	missing, gone = -1, -1
 	if len(m.lost) > 0 {
 		r.from = 0
 	}
 	for p := r.from; p < len(r.target); p++ {
-		switch {
-		case !m.lacks(pl, r, p):
-		case m.lost[p] != 0:
+		switch waits, died := m.needs(pl, r, p); {
+		case died:
 			return missing, p
-		case m.ports[p] != nil || m.grace != 0:
+		case waits:
 			if missing = p; len(m.lost) == 0 {
 				r.from = p
 				return missing, gone
@@ -159,11 +168,10 @@ func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
 // absent returns all ports that awaited looks for.
 func (m *machine) absent(pl *plane, r *round) (missing, gone []int) {
 	for p := range r.target {
-		switch {
-		case !m.lacks(pl, r, p):
-		case m.lost[p] != 0:
+		switch waits, died := m.needs(pl, r, p); {
+		case died:
 			gone = append(gone, p)
-		case m.ports[p] != nil || m.grace != 0:
+		case waits:
 			missing = append(missing, p)
 		}
 	}

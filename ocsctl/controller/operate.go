@@ -8,12 +8,12 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// order is an operator's Set or Enable.
+// order is an order of an operator to set, enable or remap a plane, or to set it for a job.
 type order struct {
 	target circuit.Permutation
 	who    string
 	enable bool   // Enable: the device only verifies the circuits
-	taken  string // Enable: why an operator disabled the plane during the verification
+	off    string // Enable: why an operator disabled the plane during the verification
 	// job is the job for which part, a map of its ranks, is set; target follows from both when the move begins.
 	job     *Job
 	part    circuit.Permutation
@@ -88,7 +88,7 @@ func (m *machine) disable(plane int, reason, who string, done func(error), now i
 	pl := m.planes[plane]
 	pl.off = fmt.Sprintf("disabled by %s: %s", who, reason)
 	if pl.move.enables() {
-		pl.move.order.taken = pl.off
+		pl.move.order.off = pl.off
 	}
 	m.confirm(now, m.commanded(pl, who), done)
 	m.grant(now)
@@ -140,8 +140,8 @@ func (m *machine) enabled(pl *plane, observed circuit.Permutation, o *order, now
 	if pl.move.order == o { // otherwise the current move belongs to ranks, and continues
 		pl.move = move{}
 	}
-	if o.taken != "" {
-		o.done(fmt.Errorf("controller: %s: meanwhile %s: %w", pl, o.taken, ocsctl.ErrPlaneDown))
+	if o.off != "" {
+		o.done(fmt.Errorf("controller: %s: meanwhile %s: %w", pl, o.off, ocsctl.ErrPlaneDown))
 		return
 	}
 	pl.off = ""

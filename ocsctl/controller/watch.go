@@ -43,12 +43,7 @@ func (c *Core) watchKinds(f func(Event), kinds ...EventKind) (cancel func()) {
 		w.end()
 		c.watch.mu.Lock()
 		defer c.watch.mu.Unlock()
-		for i, x := range c.watch.all {
-			if x == w {
-				c.watch.all = append(c.watch.all[:i], c.watch.all[i+1:]...)
-				return
-			}
-		}
+		c.watch.all = slices.DeleteFunc(c.watch.all, func(x *watcher) bool { return x == w })
 	}
 }
 

@@ -178,8 +178,8 @@ func kind(up *ocspb.Up) string {
 
 // target checks the plane and the map of a message.
 func (x *session) target(plane uint32, m []int32) (circuit.Permutation, error) {
-	if int64(plane) >= int64(len(x.planes)) {
-		return nil, fmt.Errorf("plane %d of %d: %w", plane, len(x.planes), ErrProtocol)
+	if err := x.server.checkPlane(plane); err != nil {
+		return nil, err
 	}
 	target, err := fromMap(m, x.server.o.Ports)
 	if err != nil {
