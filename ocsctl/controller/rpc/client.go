@@ -56,10 +56,10 @@ type Client struct {
 	token    uint64
 	closing  bool
 	nextID   uint64
-	posts    [][]post             // by plane: not known to have happened
-	requests map[uint64]*asked    // not answered
-	held     map[uint64]heldLease // by holder
-	up       ocspb.Up             // reused, as are the next two
+	posts    [][]post                   // by plane: not known to have happened
+	requests map[uint64]*pendingAcquire // not answered
+	held     map[uint64]heldLease       // by holder
+	up       ocspb.Up                   // reused, as are the next two
 	upPost   ocspb.Up_Post
 	post     ocspb.Post
 }
@@ -76,8 +76,8 @@ type post struct {
 	target circuit.Permutation
 }
 
-// asked is an Acquire that waits.
-type asked struct {
+// pendingAcquire is an Acquire without an answer.
+type pendingAcquire struct {
 	lease  ocsctl.Lease
 	answer chan grant
 }
@@ -184,7 +184,7 @@ func (c *Client) Acquire(l ocsctl.Lease) (uint64, error) {
 	if err := checkMask(l.Mask, len(c.planes)); err != nil {
 		return 0, fmt.Errorf("rpc: acquire: %w", err)
 	}
-	a := &asked{l, make(chan grant, 1)}
+	a := &pendingAcquire{l, make(chan grant, 1)}
 	c.mu.Lock()
 	if len(c.requests) >= maxAcquires {
 		c.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *Client) Acquire(l ocsctl.Lease) (uint64, error) {
 	}
 }
 
-func (a *asked) message(id uint64) *ocspb.Up {
+func (a *pendingAcquire) message(id uint64) *ocspb.Up {
 	return &ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: id, Lease: toLease(&a.lease)}}}
 }
 

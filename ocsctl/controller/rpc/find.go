@@ -30,7 +30,7 @@ func Dial(ctx context.Context, endpoints []string, port int, o Options) (*Client
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{port: port, endpoints: all, o: o, ended: make(chan struct{}), requests: map[uint64]*asked{},
+	c := &Client{port: port, endpoints: all, o: o, ended: make(chan struct{}), requests: map[uint64]*pendingAcquire{},
 		held: map[uint64]heldLease{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, c.cancel)

@@ -76,7 +76,7 @@ func FuzzDown(f *testing.F) {
 		}
 		c := &Client{numPorts: 4, planes: make([]atomic.Pointer[planeView], 2), refused: make([]ocsctl.Refusals, 2),
 			posts: make([][]post, 2), held: map[uint64]heldLease{}}
-		c.requests = map[uint64]*asked{1: {lease: ocsctl.Lease{Mask: 1, Holder: 1}, answer: make(chan grant, 1)},
+		c.requests = map[uint64]*pendingAcquire{1: {lease: ocsctl.Lease{Mask: 1, Holder: 1}, answer: make(chan grant, 1)},
 			2: {lease: ocsctl.Lease{Mask: 3, Holder: 1}, answer: make(chan grant, 1)}}
 		for j := range c.planes {
 			c.planes[j].Store(&planeView{PlaneState: ocsctl.PlaneState{Map: circuit.Shift(4, 1)}})

@@ -41,15 +41,14 @@ func (r *ranks) Attach(g grpc.BidiStreamingServer[ocspb.Up, ocspb.Down]) error {
 	if err := s.check(hello); err != nil {
 		return s.refuse(st.ctx, err)
 	}
-	x, resumed := s.resume(st, hello, core), true
-	if x == nil {
-		if x, err = s.attach(st, hello, core); err != nil {
+	resumed := s.resume(st, hello, core)
+	if !resumed {
+		if err := s.attach(st, hello, core); err != nil {
 			return s.refuse(st.ctx, err)
 		}
-		resumed = false
 	}
 	end := st.serve(core, resumed)
-	s.leave(x, st, end)
+	s.leave(st, end)
 	return end.err
 }
 
@@ -100,23 +99,23 @@ func (s *Server) check(h *ocspb.Hello) error {
 }
 
 // resume gives a session whose stream has broken, noticed or not, to the stream of the rank that
-// comes back; nil where there is none.
-func (s *Server) resume(st *stream, hello *ocspb.Hello, core controller.Controller) *session {
+// comes back, and reports whether there is one.
+func (s *Server) resume(st *stream, hello *ocspb.Hello, core controller.Controller) bool {
 	var id sessionID
 	if len(hello.GetSession()) != len(id) {
-		return nil
+		return false
 	}
 	copy(id[:], hello.GetSession())
 	s.mu.Lock()
 	x := s.sessions[id]
 	s.mu.Unlock()
 	if x == nil || x.port != int(hello.GetPort()) || x.core != core || x.identity != identity(st.ctx) {
-		return nil
+		return false
 	}
 	x.mu.Lock()
 	if x.over || x.closed != nil {
 		x.mu.Unlock()
-		return nil
+		return false
 	}
 	old := x.stream
 	x.stream, st.session = st, x
@@ -129,11 +128,11 @@ func (s *Server) resume(st *stream, hello *ocspb.Hello, core controller.Controll
 		hangUp(old.ctx)
 		<-old.done // its connection is closed
 	}
-	return x
+	return true
 }
 
 // attach makes a new session.
-func (s *Server) attach(st *stream, hello *ocspb.Hello, core controller.Controller) (*session, error) {
+func (s *Server) attach(st *stream, hello *ocspb.Hello, core controller.Controller) error {
 	var id sessionID
 	_, _ = rand.Read(id[:]) // never fails
 	port := int(hello.GetPort())
@@ -143,7 +142,7 @@ func (s *Server) attach(st *stream, hello *ocspb.Hello, core controller.Controll
 	for _, l := range hello.GetHeld() {
 		held, err := s.lease(l)
 		if err != nil {
-			return nil, fmt.Errorf("port %d: held: %w", port, err)
+			return fmt.Errorf("port %d: held: %w", port, err)
 		}
 		o.Held = append(o.Held, held)
 	}
@@ -154,17 +153,17 @@ func (s *Server) attach(st *stream, hello *ocspb.Hello, core controller.Controll
 			break
 		}
 		if !errors.Is(err, controller.ErrPortBusy) || time.Now().After(deadline) || st.ctx.Err() != nil {
-			return nil, err
+			return err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		x.attachment.Detach(false)
-		return nil, fmt.Errorf("controller %s: %w", s.o.Name, controller.ErrStopped)
+		return fmt.Errorf("controller %s: %w", s.o.Name, controller.ErrStopped)
 	}
 	s.sessions[id] = x
-	return x, nil
+	return nil
 }
 
 // evict ends a session of the port whose stream has broken: another rank wants the port.
@@ -203,7 +202,8 @@ func (st *stream) serve(core controller.Controller, resumed bool) ending {
 }
 
 // leave ends a stream: the session stays for a while if the stream broke.
-func (s *Server) leave(x *session, st *stream, end ending) {
+func (s *Server) leave(st *stream, end ending) {
+	x := st.session
 	x.mu.Lock()
 	if x.stream != st {
 		x.mu.Unlock()

@@ -28,22 +28,22 @@ type session struct {
 	core       controller.Controller // that it is attached to
 	attachment controller.Attachment
 
-	mu       sync.Mutex // never held while something blocks: the core takes it
-	planes   []planeMail
-	dirty    uint64           // planes that have changed
-	refused  []*ocspb.Refused // the last refusals, one per plane and holder
-	told     int              // of refused, that the stream has taken
-	wanted   []*ocspb.Wanted  // of leases that the rank has
-	asked    int              // of wanted, that the stream has taken
-	requests map[uint64]*request
-	answered []uint64          // requests with an answer, oldest first; at most maxAcquires
-	waiting  int               // requests without
-	unsent   int               // answers that no stream has taken
-	held     map[uint64]uint64 // holder -> planes
-	closed   error             // the core has ended the attachment
-	stream   *stream           // nil while broken
-	linger   *time.Timer
-	over     bool // detached
+	mu          sync.Mutex // never held while something blocks: the core takes it
+	planes      []planeMail
+	dirty       uint64           // planes that have changed
+	refused     []*ocspb.Refused // the last refusals, one per plane and holder
+	refusedSent int              // number of refused that the stream has taken
+	wanted      []*ocspb.Wanted  // of leases that the rank has
+	wantedSent  int              // number of wanted that the stream has taken
+	requests    map[uint64]*request
+	answered    []uint64          // requests with an answer, oldest first; at most maxAcquires
+	waiting     int               // requests without
+	unsent      int               // answers that no stream has taken
+	held        map[uint64]uint64 // holder -> planes
+	closed      error             // the core has ended the attachment
+	stream      *stream           // nil while broken
+	linger      *time.Timer
+	over        bool // detached
 }
 
 // planeMail is the newest of a plane.
@@ -90,7 +90,7 @@ func (x *session) Refused(plane int, holder uint64, why error) {
 		return
 	}
 	if len(x.refused) == maxRefusals {
-		x.refused, x.told = slices.Delete(x.refused, 0, 1), max(x.told-1, 0)
+		x.refused, x.refusedSent = slices.Delete(x.refused, 0, 1), max(x.refusedSent-1, 0)
 	}
 	x.refused = append(x.refused, &ocspb.Refused{Plane: uint32(plane), Holder: holder, Fault: toFault(why)})
 	x.wake()
@@ -262,12 +262,12 @@ func (x *session) release(mask, holder uint64) error {
 // forgetWanted drops the news that others want a holder's planes; the caller holds mu. There is none for planes that
 // it keeps: a holder gives all of them back.
 func (x *session) forgetWanted(holder uint64) {
-	kept, asked := x.wanted[:0], x.asked
+	kept, sent := x.wanted[:0], x.wantedSent
 	for i, w := range x.wanted {
 		if w.GetHolder() != holder {
 			kept = append(kept, w)
-		} else if i < asked {
-			x.asked--
+		} else if i < sent {
+			x.wantedSent--
 		}
 	}
 	clear(x.wanted[len(kept):])

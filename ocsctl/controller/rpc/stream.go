@@ -133,10 +133,10 @@ func (st *stream) collect() error {
 		x.dirty &^= 1 << j
 		d.Changed = append(d.Changed, st.change(j, &x.planes[j]))
 	}
-	d.Refused = append(d.Refused, x.refused[x.told:]...)
-	x.told = len(x.refused)
-	d.Wanted = append(d.Wanted, x.wanted[x.asked:]...)
-	x.asked = len(x.wanted)
+	d.Refused = append(d.Refused, x.refused[x.refusedSent:]...)
+	x.refusedSent = len(x.refused)
+	d.Wanted = append(d.Wanted, x.wanted[x.wantedSent:]...)
+	x.wantedSent = len(x.wanted)
 	for i := 0; x.unsent != 0 && i < len(x.answered); i++ {
 		if r := x.requests[x.answered[i]]; !r.sent {
 			r.sent = true
@@ -172,7 +172,7 @@ func (st *stream) welcome(snapshot *controller.Snapshot, resumed bool) *ocspb.We
 			Fault: toFault(p.fault)})
 		st.sent[j] = p.maps
 	}
-	x.dirty, x.told, x.asked = 0, 0, 0
+	x.dirty, x.refusedSent, x.wantedSent = 0, 0, 0
 	return w
 }
 
