@@ -35,9 +35,6 @@ type Request struct {
 	Fabric *plans.Problem
 	// Planner is the name of a planner; "" means auto.
 	Planner string
-	// Algorithms are the names to choose from, possibly with parameters and orders. If nil, Choose considers all
-	// defined algorithms, with parameters that suit the fabric.
-	Algorithms []string
 	// FixedOrder keeps the default order of every algorithm.
 	FixedOrder bool
 	// Options apply to the whole search. In particular, TimeLimit is the limit for the whole search.
@@ -61,14 +58,14 @@ type Alternative struct {
 type Choice struct {
 	Algorithm string // canonical name for [schedule.Build], with parameters and order
 	Problem   *plans.Problem
-	StepOf    []int // schedule step of each problem step
 	Plan      *plans.Plan
 	// Considered lists all alternatives: first those with plans, the best first, then those without.
 	Considered []Alternative
 }
 
-// Choose returns the best algorithm found for a call on a fabric, with its plan. The schedule is built with
-// [schedule.Disjoint]. Equal requests return equal choices unless the time limit ends the search early.
+// Choose returns the best algorithm found for a call on a fabric, with its plan, of all defined algorithms with
+// parameters that suit the fabric. The schedule is built with [schedule.Disjoint]. Equal requests return equal choices
+// unless the time limit ends the search early.
 //
 // Choose first screens all alternatives with little effort. Then it tries other orders of the best ones, and plans the
 // few best with the remaining effort. It may therefore miss an algorithm whose good plans take long to find. It drops
@@ -82,8 +79,13 @@ func Choose(ctx context.Context, r Request) (*Choice, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.screen()
-	if !r.FixedOrder {
+	return s.among(s.names())
+}
+
+// among chooses among algorithms.
+func (s *search) among(names []string) (*Choice, error) {
+	s.screen(names)
+	if !s.FixedOrder {
 		s.reorder()
 	}
 	s.finish()
@@ -97,7 +99,6 @@ type candidate struct {
 	failed  error // error of the first planner that found none
 	// Only the best candidates keep these. For the others, solve computes the problem again.
 	problem *plans.Problem
-	stepOf  []int
 	plan    *plans.Plan
 }
 
@@ -127,11 +128,6 @@ func newSearch(ctx context.Context, r Request) (*search, error) {
 		r.Planner = "auto"
 	case !slices.Contains(planner.Names(), r.Planner):
 		return nil, fmt.Errorf("%w: planner: %q is none of %v", ErrRequest, r.Planner, planner.Names())
-	}
-	for _, name := range r.Algorithms {
-		if err := schedule.Check(r.Collective, name); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrRequest, err)
-		}
 	}
 	if r.Options.TimeLimit <= 0 {
 		r.Options.TimeLimit = planner.DefaultTimeLimit
@@ -171,7 +167,7 @@ func (s *search) add(name string) *candidate {
 
 // pose sets the planning problem of a candidate.
 func (s *search) pose(c *candidate) (err error) {
-	c.problem, c.stepOf, err = schedule.ProblemOf(
+	c.problem, _, err = schedule.ProblemOf(
 		s.Collective, c.Algorithm, s.Ranks, s.Root, s.Bytes, s.Fabric, schedule.Disjoint)
 	if err == nil {
 		c.Steps = len(c.problem.Steps)
@@ -274,7 +270,7 @@ func (s *search) choice() (*Choice, error) {
 			s.Collective, s.Ranks, planner.ErrInfeasible, strings.Join(reasons, "; "))
 	}
 	best := list[0]
-	ch := &Choice{Algorithm: best.Algorithm, Problem: best.problem, StepOf: best.stepOf, Plan: best.plan}
+	ch := &Choice{Algorithm: best.Algorithm, Problem: best.problem, Plan: best.plan}
 	for _, c := range list {
 		ch.Considered = append(ch.Considered, c.Alternative)
 	}

@@ -38,6 +38,16 @@ func choose(t *testing.T, r Request) *Choice {
 	return ch
 }
 
+// chooseOnly is choose among the orders of one algorithm.
+func chooseOnly(t *testing.T, r Request, name string) *Choice {
+	t.Helper()
+	s, err := newSearch(context.Background(), r)
+	require.NoError(t, err)
+	ch, err := s.among(append(s.seeds(name), name))
+	require.NoError(t, err)
+	return ch
+}
+
 // verify checks a choice: its schedule is correct, its plan is valid, and it is the first of those considered.
 func verify(t *testing.T, r Request, ch *Choice) {
 	t.Helper()
@@ -48,8 +58,8 @@ func verify(t *testing.T, r Request, ch *Choice) {
 	if err != nil {
 		t.Fatalf("%s: %v", ch.Algorithm, err)
 	}
-	p, stepOf, err := schedule.Problem(s, r.Bytes, r.Fabric)
-	if err != nil || !reflect.DeepEqual(p, ch.Problem) || !reflect.DeepEqual(stepOf, ch.StepOf) {
+	p, _, err := schedule.Problem(s, r.Bytes, r.Fabric)
+	if err != nil || !reflect.DeepEqual(p, ch.Problem) {
 		t.Errorf("%s: wrong problem: %v", ch.Algorithm, err)
 	}
 	if report, err := check.Check(p, ch.Plan); err != nil || !plans.SameUS(report.CCTUS, ch.Plan.CCTUS) {
@@ -110,30 +120,15 @@ func TestMixingPays(t *testing.T) {
 func TestOrderPays(t *testing.T) {
 	r := Request{
 		Collective: schedule.AllToAll, Ranks: 16, Bytes: 32e6, Fabric: fabric(2, plans.Interleaved),
-		Planner: "perstep", Algorithms: []string{"pairwise"}, Options: counted(50 * time.Millisecond),
+		Planner: "perstep", Options: counted(50 * time.Millisecond),
 	}
-	free := choose(t, r)
+	free := chooseOnly(t, r, "pairwise")
 	verify(t, r, free)
 	r.FixedOrder = true
-	fixed := choose(t, r)
+	fixed := chooseOnly(t, r, "pairwise")
 	t.Logf("%s: %.0f us, in order %.0f us", free.Algorithm, free.Plan.CCTUS, fixed.Plan.CCTUS)
 	if fixed.Algorithm != "pairwise" || free.Plan.CCTUS > 0.75*fixed.Plan.CCTUS {
 		t.Errorf("%s takes %v us, %s %v us", free.Algorithm, free.Plan.CCTUS, fixed.Algorithm, fixed.Plan.CCTUS)
-	}
-}
-
-// TestNamedOrder checks that Choose adds no second order to a name, nor an order behind its seats.
-func TestNamedOrder(t *testing.T) {
-	for _, name := range []string{"pairwise:2", "pairwise:2@1.2.3", "pairwise:2~0.2.1.3"} {
-		r := Request{
-			Collective: schedule.AllToAll, Ranks: 4, Bytes: 1e6, Fabric: fabric(2, plans.Interleaved),
-			Algorithms: []string{name}, Options: counted(time.Millisecond),
-		}
-		for _, a := range choose(t, r).Considered {
-			if a.Err != nil {
-				t.Errorf("%s: considered %s: %v", name, a.Algorithm, a.Err)
-			}
-		}
 	}
 }
 
@@ -142,15 +137,11 @@ func TestNamedOrder(t *testing.T) {
 func TestDirectionsPay(t *testing.T) {
 	r := Request{
 		Collective: schedule.AllReduce, Ranks: 6, Bytes: 1e6, Fabric: fabric(4, plans.Interleaved),
-		Algorithms: []string{"ring"}, Options: counted(50 * time.Millisecond),
+		Options: counted(50 * time.Millisecond),
 	}
-	one := choose(t, r)
-	r.Algorithms = nil
-	both := choose(t, r)
+	one, two, both := chooseOnly(t, r, "ring"), chooseOnly(t, r, "ring:2"), choose(t, r)
 	verify(t, r, both)
-	r.Algorithms = []string{"ring:2"}
 	wire := func(ch *Choice) float64 { return ch.Plan.CCTUS - r.Fabric.AlphaUS*float64(len(ch.Problem.Steps)) }
-	two := choose(t, r)
 	if math.Abs(wire(two)-wire(one)/2) > 1e-6*wire(one) || both.Plan.CCTUS > two.Plan.CCTUS+1e-6 {
 		t.Errorf("%s %v us, ring:2 %v us, ring %v us",
 			both.Algorithm, both.Plan.CCTUS, two.Plan.CCTUS, one.Plan.CCTUS)
@@ -311,11 +302,10 @@ func TestDuplexServesEverything(t *testing.T) {
 	} {
 		r := Request{
 			Collective: c, Ranks: 8, Bytes: 1e6, Fabric: fabric(2, plans.Duplex),
-			Algorithms: []string{name}, Options: counted(5 * time.Millisecond),
+			Options: counted(5 * time.Millisecond),
 		}
-		if ch, err := Choose(context.Background(), r); err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if _, err := check.Check(ch.Problem, ch.Plan); err != nil {
+		ch := chooseOnly(t, r, name)
+		if _, err := check.Check(ch.Problem, ch.Plan); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -335,10 +325,7 @@ func TestChooseRefuses(t *testing.T) {
 		"ranks":      {func(r *Request) { r.Ranks = 0 }, ErrRequest, "ranks"},
 		"fabric":     {func(r *Request) { r.Fabric = nil }, ErrRequest, "fabric"},
 		"planner":    {func(r *Request) { r.Planner = "magic" }, ErrRequest, "magic"},
-		"algorithm":  {func(r *Request) { r.Algorithms = []string{"telepathy"} }, ErrRequest, "telepathy"},
-		"no plan": {func(r *Request) {
-			r.Algorithms, r.Planner = []string{"pairwise", "bruck"}, "static"
-		}, planner.ErrInfeasible, "pairwise"},
+		"no plan":    {func(r *Request) { r.Planner = "static" }, planner.ErrInfeasible, "pairwise"},
 		"bandwidth": {func(r *Request) {
 			f := *r.Fabric
 			f.BandwidthGbps = 0

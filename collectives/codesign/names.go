@@ -77,13 +77,6 @@ func withoutOrder(algorithm string) string {
 // names returns the algorithms to consider: first those without parameters, then variants of them.
 func (s *search) names() []string {
 	var plain, more []string
-	if s.Algorithms != nil {
-		plain = slices.Clone(s.Algorithms)
-		for _, name := range plain {
-			more = append(more, s.seeds(name)...)
-		}
-		return append(plain, more...)
-	}
 	for _, base := range schedule.Algorithms(s.Collective) {
 		if !schedule.Defined(s.Collective, base, s.Ranks) {
 			continue
@@ -183,10 +176,10 @@ func tori(n int) (names []string) {
 }
 
 // seeds returns an order of a pairwise exchange for interleaved planes. It puts each offset next to its opposite,
-// which uses the same circuits on a pair of planes. A name with an order or seats has none.
+// which uses the same circuits on a pair of planes. The name has no order yet.
 func (s *search) seeds(name string) []string {
 	base, _, _ := strings.Cut(name, ":")
-	if s.FixedOrder || s.Fabric.Circuits != plans.Interleaved || base != "pairwise" || strings.ContainsAny(name, "@~") {
+	if s.FixedOrder || s.Fabric.Circuits != plans.Interleaved || base != "pairwise" {
 		return nil
 	}
 	var order []string

@@ -35,9 +35,8 @@ const (
 )
 
 // screen plans every alternative with little effort. It begins with small schedules, so that a plan exists early.
-func (s *search) screen() {
+func (s *search) screen(names []string) {
 	var cs []*candidate
-	names := s.names()
 	slices.SortStableFunc(names, s.bySize)
 	budget := time.Duration(screenShare * float64(s.effort))
 	s.effort -= budget
