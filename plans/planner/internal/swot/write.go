@@ -14,24 +14,11 @@ import (
 // emit writes the plan of a pattern: at its best timing, if that takes at most budget
 // operations, else at the greedy one.
 func (w *swot) emit(u pattern, budget float64) *plans.Plan {
-	for {
-		us, share := w.timed(u, budget)
-		lean := slices.Clone(u)
-		for k, x := range share {
-			if use := w.t.Uses[k]; x <= timing.Eps {
-				lean[use.Step] &^= 1 << use.Unit
-			}
-		}
-		plan := w.write(u, share)
-		if slices.Equal(lean, u) || slices.Contains(lean, 0) {
-			return plan
-		}
-		// Uses without bytes are dropped, unless their switches were useful.
-		if leanUS, _ := w.timed(lean, budget); leanUS > us+timing.Eps {
-			return plan
-		}
-		u = lean
-	}
+	timed := func(u pattern) (float64, []float64) { return w.timed(u, budget) }
+	drop := func(u pattern, k int) { u[w.t.Uses[k].Step] &^= 1 << w.t.Uses[k].Unit }
+	served := func(u pattern) bool { return !slices.Contains(u, 0) }
+	u, share := timing.Trim(u, timed, drop, served, func(float64) (dust, slack float64) { return timing.Eps, timing.Eps })
+	return w.write(u, share)
 }
 
 // timed returns the CCT of a pattern and the time for which each use transmits.

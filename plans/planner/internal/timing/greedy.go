@@ -97,6 +97,34 @@ func (t *Timing) Best(steps int, budget float64) (us float64, data []float64) {
 	return us, slices.Clone(t.Shares)
 }
 
+// Trim drops the uses of a pattern that transmit at most dust us of data, unless it then takes longer by more than
+// slack: their switches are useful. It returns the rest and the data of its uses. timed times a pattern, drop drops a
+// use of the pattern timed last, and served reports whether every flow has a unit.
+//
+// The tolerance may depend on the us of the pattern. In swot, whose rates are 1, it does not: a part of the us would be
+// real bytes of a long pattern. In weave, whose rates are lower, a fixed one would keep uses whose overhead exceeds
+// their data.
+func Trim[S ~[]E, E comparable](pattern S, timed func(S) (us float64, data []float64), drop func(S, int),
+	served func(S) bool, tolerance func(us float64) (dust, slack float64)) (S, []float64) {
+	for {
+		us, data := timed(pattern)
+		dust, slack := tolerance(us)
+		lean := slices.Clone(pattern)
+		for k, x := range data {
+			if x <= dust {
+				drop(lean, k)
+			}
+		}
+		if slices.Equal(lean, pattern) || !served(lean) {
+			return pattern, data
+		}
+		if leanUS, _ := timed(lean); leanUS > us+slack {
+			return pattern, data
+		}
+		pattern = lean
+	}
+}
+
 // Exact reports whether solve times the pattern in at most budget operations.
 func (t *Timing) Exact(steps int, budget float64) bool {
 	return t.Barriers() && t.solveFlops(steps) <= budget

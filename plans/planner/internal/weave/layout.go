@@ -311,13 +311,6 @@ func (w *weaver) lean(l layout) float64 {
 	return w.t.Lean(len(w.kind), func() { w.load(l) }, func(step, unit int) { l[step*w.m.Units+unit] = idle })
 }
 
-// timed returns the CCT of a layout and the us of data of each use.
-func (w *weaver) timed(l layout, budget float64) (float64, []float64) {
-	w.load(l)
-	return w.t.Best(len(w.kind), budget)
-}
-
 func newLayout(steps, units int) layout {
-	l := slices.Repeat(layout{idle}, steps*units)
-	return l
+	return slices.Repeat(layout{idle}, steps*units)
 }

@@ -13,30 +13,22 @@ import (
 
 // emit writes the plan of a layout.
 func (w *weaver) emit(l layout, budget float64) *plans.Plan {
-	for {
-		us, data := w.timed(l, budget)
-		lean := slices.Clone(l)
-		for k, x := range data {
-			if use := w.t.Uses[k]; x <= timing.Eps*us {
-				lean[use.Step*w.m.Units+use.Unit] = idle
-			}
-		}
-		if !slices.Equal(lean, l) && w.served(lean) {
-			// Uses without bytes are dropped, unless their switches were useful.
-			if leanUS, _ := w.timed(lean, budget); leanUS <= us+model.Tolerance(us) {
-				l = lean
-				continue
-			}
-			w.load(l)
-		}
-		return w.write(l, data)
+	timed := func(l layout) (float64, []float64) {
+		w.load(l)
+		return w.t.Best(len(w.kind), budget)
 	}
+	drop := func(l layout, k int) { l[w.t.Uses[k].Step*w.m.Units+w.t.Uses[k].Unit] = idle }
+	l, data := timing.Trim(l, timed, drop, w.served, func(us float64) (dust, slack float64) {
+		return timing.Eps * us, model.Tolerance(us)
+	})
+	return w.write(l, data)
 }
 
 // write turns a layout and the us of data of each use into a plan, everything as early as
 // possible.
 func (w *weaver) write(l layout, data []float64) *plans.Plan {
 	m := w.m
+	w.load(l)
 	at := w.begin(l)
 	free := make([]circuit.Permutation, 0, m.P.Planes)
 	for _, c := range at {
