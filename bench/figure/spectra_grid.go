@@ -60,7 +60,7 @@ type subject struct {
 }
 
 func newSubject(d [][]float64) *subject {
-	return &subject{matrix: d, cover: spectra.Decompose(d, spectra.Greedy),
+	return &subject{matrix: d, cover: spectra.Decompose(d),
 		eclipse: make(map[float64]spectra.Decomposition)}
 }
 

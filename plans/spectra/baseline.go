@@ -12,7 +12,7 @@ import (
 func Baseline(d Matrix, s int) Timetable {
 	t := make(Timetable, s)
 	for h, part := range split(d, s) {
-		t[h] = Decompose(part, Greedy)
+		t[h] = Decompose(part)
 	}
 	return t
 }

@@ -11,30 +11,17 @@ import (
 	"lightpath/plans/internal/matching"
 )
 
-// Refinement chooses how [Decompose] sets the weights of its permutations.
-type Refinement int
-
-// The refinements of the paper.
-const (
-	Greedy Refinement = iota // Algorithm 2
-	Linear                   // the linear program (5)
-)
-
 // Decompose covers d by as many permutations as its degree, the most positive entries of a row or column (Algorithm 1).
 // Each permutation is a matching of maximum remaining demand. It uses an uncovered entry in every row and column that
-// has the most of them.
+// has the most of them. Weights are raised greedily (Algorithm 2).
 //
 // The weight of line 5 is taken literally: the smallest remaining demand over the whole
 // permutation, which is 0 where the permutation has a cell without demand. Entries of the
 // returned permutations that serve no demand are Dark.
-func Decompose(d Matrix, r Refinement) Decomposition {
+func Decompose(d Matrix) Decomposition {
 	w := newNetwork(d, plans.Simplex)
 	holds := decompose(w, newMatcher(w), newBare(w, 0), nil, 0)
-	if r == Linear {
-		refineLinear(w, holds)
-	} else {
-		refineGreedy(w, holds)
-	}
+	refineGreedy(w, holds)
 	return w.decomposition(holds)
 }
 
@@ -70,12 +57,10 @@ func newMatcher(w *network) *matcher {
 	return m
 }
 
-// heaviest returns the edges of the heaviest matching by m.weight; on duplex planes, of a heavy one. It appends them to
-// edges[:0].
-func (m *matcher) heaviest(edges []int32) []int32 {
-	edges = edges[:0]
+// heaviest returns the edges of the heaviest matching by m.weight; on duplex planes, of a heavy one.
+func (m *matcher) heaviest() (edges []int32) {
 	if m.w.kind == plans.Duplex {
-		return m.pairs.heavy(m.weight, edges)
+		return m.pairs.heavy(m.weight)
 	}
 	m.simple.Solve(m.weight)
 	for u := range m.w.n {
@@ -122,7 +107,7 @@ func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float
 				m.weight[e] += bonus // a circuit r -> r fits beside any pairs: it can wait
 			}
 		}
-		edges := m.heaviest(nil)
+		edges := m.heaviest()
 		least := 0.0
 		if len(edges) == w.n {
 			least = left[w.entry[edges[0]]]

@@ -36,7 +36,7 @@ func Eclipse(d Matrix, delta float64) Decomposition {
 		for i, x := range left {
 			rest[w.row[i][0]][w.row[i][1]] = max(0, x)
 		}
-		tail := Decompose(rest, Greedy)
+		tail := Decompose(rest)
 		first := w.decomposition(holds)
 		return Decomposition{append(first.Perms, tail.Perms...), append(first.Weights, tail.Weights...)}
 	}
@@ -69,7 +69,7 @@ func densest(w *network, m *matcher, left, values []float64, delta float64) hold
 		for e, entry := range w.entry {
 			m.weight[e] = max(0, min(values[i], left[entry]))
 		}
-		edges := m.heaviest(nil)
+		edges := m.heaviest()
 		served := 0.0
 		for _, e := range edges {
 			served += m.weight[e]

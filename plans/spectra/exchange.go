@@ -46,9 +46,8 @@ func (x *exchanger) spread(edges []int32, at []int32) {
 	}
 }
 
-// gather is the inverse of spread; it appends to edges[:0].
-func (x *exchanger) gather(at []int32, edges []int32) []int32 {
-	edges = edges[:0]
+// gather is the inverse of spread.
+func (x *exchanger) gather(at []int32) (edges []int32) {
 	for p, e := range at {
 		if e >= 0 && int(x.ends[e][0]) == p {
 			edges = append(edges, e)

@@ -181,7 +181,7 @@ func (s *searcher) adapt(l *layout, anew []int) {
 	s.spent += int64(n*s.x.ports + len(s.left))
 	s.x.relieve(l.holds, s.at, s.left, exchangePasses)
 	for i := range l.holds {
-		l.holds[i].edges = s.x.gather(s.at[i], nil)
+		l.holds[i].edges = s.x.gather(s.at[i])
 	}
 }
 
@@ -193,7 +193,7 @@ func (s *searcher) rematch(h *hold) {
 	for e, entry := range s.w.entry {
 		s.m.weight[e] = max(0, min(h.weight, s.left[entry]))
 	}
-	h.edges = s.m.heaviest(nil)
+	h.edges = s.m.heaviest()
 	for _, e := range h.edges {
 		s.left[s.w.entry[e]] -= h.weight
 	}

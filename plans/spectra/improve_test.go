@@ -96,7 +96,7 @@ func TestOrient(t *testing.T) {
 // faithful is the paper's algorithm as a whole: DECOMPOSE with greedy REFINE, SCHEDULE and
 // EQUALIZE on s switches.
 func faithful(d Matrix, s int, delta float64) Timetable {
-	return Equalize(Schedule(Decompose(d, Greedy), s, delta), delta)
+	return Equalize(Schedule(Decompose(d), s, delta), delta)
 }
 
 // improved schedules d on s switches, at least one, as [Solve] does with the same options, for comparisons

@@ -6,7 +6,6 @@ import "slices"
 // three edges until none helps. Self-loops are edges with one end. The exact algorithm (blossoms) would cost more than
 // it gains: a matching is one move of a search, and no proof relies on it.
 type pairing struct {
-	n     int
 	ends  [][2]int32
 	start []int32 // vertex -> index into list
 	list  []int32 // edges by vertex
@@ -16,7 +15,6 @@ type pairing struct {
 }
 
 func (p *pairing) reset(w *network) {
-	p.n = w.n
 	p.ends = make([][2]int32, len(w.to))
 	p.start = make([]int32, w.n+1)
 	for e := range p.ends {
@@ -44,8 +42,8 @@ func (p *pairing) reset(w *network) {
 	p.order = make([]int32, len(w.to))
 }
 
-// heavy appends the edges of a matching to edges.
-func (p *pairing) heavy(weight []float64, edges []int32) []int32 {
+// heavy returns the edges of a matching.
+func (p *pairing) heavy(weight []float64) (edges []int32) {
 	for v := range p.mate {
 		p.mate[v] = -1
 	}

@@ -8,16 +8,8 @@ import (
 	"lightpath/plans/internal/lp"
 )
 
-// refineLinear sets the weights of least sum that cover every entry. It solves the linear program (5), and adds only
-// violated rows.
-func refineLinear(w *network, holds []hold) {
-	var s weigher
-	s.bind(w)
-	s.solve(holds, make([]int32, len(holds)), []float64{0})
-}
-
 // weigher sets the weights of given permutations on given switches so that the longest switch is as short as possible.
-// It minimizes T subject to T >= overhead(h) + sum of the weights on h, and every entry covered. An entry that only one
+// On one switch that is the paper's linear program (5). It minimizes T subject to T >= overhead(h) + sum of the weights on h, and every entry covered. An entry that only one
 // hold covers is a floor of that hold's weight. The program adds to these floors.
 type weigher struct {
 	w     *network
