@@ -84,13 +84,13 @@ func Maps(g *dag.Graph, c dag.Circuits) ([]circuit.Permutation, error) {
 
 // Fabric returns the fabric file for planning collectives between pods: a rank per pod, and planes of the given names,
 // one per port, on the given switch.
-func Fabric(g *dag.Graph, planes []string, ocs fabric.OCS, costs fabric.Costs) (*fabric.Fabric, error) {
+func Fabric(g *dag.Graph, planes []string, ocs fabric.OCS) (*fabric.Fabric, error) {
 	if len(planes) > plans.MaxPlanes {
 		return nil, fmt.Errorf("the busiest pod has %d circuits, and a fabric file holds %d planes", len(planes),
 			plans.MaxPlanes)
 	}
 	f := &fabric.Fabric{
-		Version: fabric.Version, Name: g.Name, Ranks: len(podNames(g)), OCS: []fabric.OCS{ocs}, Costs: costs,
+		Version: fabric.Version, Name: g.Name, Ranks: len(podNames(g)), OCS: []fabric.OCS{ocs},
 		Circuits: plans.Simplex, Forwarding: true,
 	}
 	for _, name := range planes {

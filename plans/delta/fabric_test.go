@@ -71,11 +71,11 @@ func TestFabric(t *testing.T) {
 	g := &dag.Graph{Name: "two", Gbps: 400, Pods: []dag.Pod{{Name: "a", Ports: 4}, {Name: "b", Ports: 4}}}
 	ocs := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: "unix:/tmp/x.sock",
 		Reconfig: time.Millisecond}
-	f, err := Fabric(g, PlaneNames(4), ocs, fabric.Costs{})
+	f, err := Fabric(g, PlaneNames(4), ocs)
 	if err != nil || f.Ranks != 2 || len(f.Planes) != 4 || f.Planes[0].Bandwidth != 400e9 {
 		t.Fatalf("%+v %v", f, err)
 	}
-	if _, err := Fabric(g, PlaneNames(65), ocs, fabric.Costs{}); err == nil {
+	if _, err := Fabric(g, PlaneNames(65), ocs); err == nil {
 		t.Error("more planes than a file holds")
 	}
 }

@@ -21,7 +21,6 @@ const (
 // before all others. It runs the iteration again, as long as this helps. It also tries fair shares, so the result is
 // never worse than these.
 type judge struct {
-	p      *Planner
 	r      *sim.Runner
 	fair   bool
 	rounds int
@@ -38,7 +37,7 @@ type judge struct {
 func (p *Planner) newJudge(sharing Sharing) *judge {
 	n := len(p.red.Tasks)
 	j := &judge{
-		p: p, r: p.net.NewRunner(), fair: sharing == Fair, rounds: searchRounds, begin: p.ranks, enough: p.lower,
+		r: p.net.NewRunner(), fair: sharing == Fair, rounds: searchRounds, begin: p.ranks, enough: p.lower,
 		rank: make([]float64, n), best: make([]float64, n), link: p.red.LinkOf(), least: make([]float64, n),
 	}
 	for i := range p.red.Tasks {

@@ -70,7 +70,7 @@ func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 	}
 	if f.fabric != "" {
 		ocs := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Endpoint: f.endpoint, Reconfig: f.reconfig}
-		file, err := delta.Fabric(g, names, ocs, fabric.Costs{})
+		file, err := delta.Fabric(g, names, ocs)
 		if err != nil {
 			return fmt.Errorf("--fabric: %w", err)
 		}

@@ -173,7 +173,7 @@ func TestRefused(t *testing.T) {
 	for want, o := range map[string]milp.Options{
 		"no span":      {Start: &dag.Schedule{Makespan: 1}},
 		"2 bounds for": {Start: start, Upper: dag.Circuits{1, 1}},
-		"bad topology": {Start: start, Fixed: dag.Circuits{1, 1}},
+		"bad topology": {Start: &dag.Schedule{Spans: start.Spans, Makespan: 1, Circuits: dag.Circuits{1, 1}}},
 		"takes 0 us":   {Start: &dag.Schedule{Spans: start.Spans[:0]}},
 	} {
 		if want == "takes 0 us" || want == "no span" {

@@ -42,8 +42,6 @@ type Options struct {
 	Margin int
 	// Upper bounds the circuits of every link; nil: what ports and flows allow.
 	Upper dag.Circuits
-	// Fixed, where not nil, is the topology: only the schedule is sought.
-	Fixed dag.Circuits
 }
 
 // Model is a program for one graph. Its variables have the names of the paper. Times are in thousandths of
@@ -94,11 +92,9 @@ func New(g *dag.Graph, o Options) (*Model, error) {
 	case o.Upper != nil && len(o.Upper) != len(g.Links):
 		return nil, fmt.Errorf("%w: %d bounds for %d links", ErrModel, len(o.Upper), len(g.Links))
 	}
-	for _, c := range []dag.Circuits{o.Start.Circuits, o.Fixed} {
-		if c != nil {
-			if err := g.CheckCircuits(c); err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrModel, err)
-			}
+	if c := o.Start.Circuits; c != nil {
+		if err := g.CheckCircuits(c); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrModel, err)
 		}
 	}
 	m := &Model{g: g, o: o, order: order, linkOf: g.LinkOf(), unit: o.Start.Makespan / 1000, program: &mip.Program{}}
@@ -144,11 +140,7 @@ func (m *Model) topology() {
 	rows := make([][]mip.Term, len(g.Pods))
 	m.bits = make([][]mip.Var, len(g.Links))
 	for l, k := range g.Links {
-		lo, hi := 1.0, float64(upper[l])
-		if m.o.Fixed != nil {
-			lo, hi = float64(m.o.Fixed[l]), float64(m.o.Fixed[l])
-		}
-		x := p.AddInteger(fmt.Sprintf("x_%d", l), lo, hi)
+		x := p.AddInteger(fmt.Sprintf("x_%d", l), 1, float64(upper[l]))
 		m.x = append(m.x, x)
 		sum := []mip.Term{{Coef: -1, Var: x}}
 		for i := 0; 1<<i <= upper[l]; i++ {
@@ -194,10 +186,8 @@ func (m *Model) upperBounds() []int {
 		if m.o.Upper != nil {
 			upper[l] = max(1, min(upper[l], m.o.Upper[l]))
 		}
-		for _, c := range []dag.Circuits{m.o.Start.Circuits, m.o.Fixed} {
-			if c != nil { // bits must be able to say it
-				upper[l] = max(upper[l], c[l])
-			}
+		if c := m.o.Start.Circuits; c != nil { // bits must be able to say it
+			upper[l] = max(upper[l], c[l])
 		}
 	}
 	return upper

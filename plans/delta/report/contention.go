@@ -67,7 +67,7 @@ func Contention(g *dag.Graph, runs []Run, critical int) string {
 	width := narrow
 	height := topMargin + float64(len(runs))*(contentionHeight+40) + axisHeight + 30
 	var c svg.Canvas
-	a := newAxis(margin+labelWidth, width, begin, end, topMargin-6, height-axisHeight-30)
+	a := newAxis(width, begin, end, height-axisHeight-30)
 	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("Rates in GB/s since the first begins, at %s", ms(begin)))
 	a.draw(&c)
 	for k, r := range runs {

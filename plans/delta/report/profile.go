@@ -49,7 +49,7 @@ func Profile(g *dag.Graph, s *dag.Schedule) string {
 	height := topMargin + float64(len(order))*(profileHeight+14) + axisHeight + 24
 	var c svg.Canvas
 	bottom := height - axisHeight - 24
-	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
+	a := newAxis(width, 0, s.Makespan, bottom)
 	c.Text(margin, 24, 15, "start", svg.Ink, "Rate between pods in GB/s over time; dashed: what the circuits carry")
 	a.draw(&c)
 	for k, pair := range order {

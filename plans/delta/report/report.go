@@ -101,8 +101,9 @@ type axis struct {
 	name        string
 }
 
-func newAxis(left, width, begin, end, top, bottom float64) axis {
-	a := axis{left: left, width: width, begin: begin, end: end, top: top, bottom: bottom, factor: 1, name: "us"}
+func newAxis(width, begin, end, bottom float64) axis {
+	a := axis{left: margin + labelWidth, width: width, begin: begin, end: end, top: topMargin - 6, bottom: bottom,
+		factor: 1, name: "us"}
 	switch span := end - begin; {
 	case span >= 2e6:
 		a.factor, a.name = 1e6, "s"

@@ -38,7 +38,7 @@ func Timeline(g *dag.Graph, s *dag.Schedule, width float64) string {
 	height := topMargin + float64(len(rows))*(rowHeight+rowGap) + axisHeight + 30
 	var c svg.Canvas
 	bottom := topMargin + float64(len(rows))*(rowHeight+rowGap)
-	a := newAxis(margin+labelWidth, width, 0, s.Makespan, topMargin-6, bottom)
+	a := newAxis(width, 0, s.Makespan, bottom)
 	path, communication := g.Critical(s)
 	c.Text(margin, 24, 15, "start", svg.Ink, fmt.Sprintf("%s, critical path of %d tasks with %s between pods",
 		ms(s.Makespan), len(path), ms(communication)))

@@ -8,8 +8,7 @@ import (
 
 // Network is a graph prepared for many runs. It is immutable and safe for concurrent use.
 type Network struct {
-	g     *dag.Graph
-	order []int // topological
+	g *dag.Graph
 
 	succ   []edge // by task, from begin[i] to begin[i+1]
 	begin  []int32
@@ -38,13 +37,12 @@ func New(g *dag.Graph) (*Network, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
-	order, err := g.Order()
-	if err != nil {
+	if _, err := g.Order(); err != nil { // a cycle
 		return nil, err
 	}
 	n := len(g.Tasks)
 	w := &Network{
-		g: g, order: order,
+		g:      g,
 		degree: make([]int32, n), duration: make([]float64, n), perFlow: make([]float64, n), flows: make([]float64, n),
 		link: make([]int32, n), perNIC: g.Gbps * dag.BytesPerUSPerGbps,
 	}
