@@ -114,8 +114,7 @@ func TestMerge(t *testing.T) {
 	rand.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
 	m, err := Merge(files(list))
 	require.NoError(t, err)
-	if m.Repeats != 6 || m.Period != 4 || m.Left != 0 || m.After != 1 || m.Calls != 25 || m.Partial != 0 ||
-		m.Streams != 0 {
+	if m.Repeats != 6 || m.Period != 4 || m.Left != 0 || m.Calls != 25 || m.Partial != 0 || m.Streams != 0 {
 		t.Errorf("%+v: %s", m, m.Trace.Encode())
 	}
 	want := []struct {

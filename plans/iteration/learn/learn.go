@@ -49,7 +49,6 @@ type Found struct {
 	Period  int        // calls of an iteration
 	Repeats int        // whole iterations
 	Left    int        // calls before these
-	After   int        // calls after the last one
 }
 
 func found(rounds [][]Record) *Found {
@@ -110,7 +109,7 @@ func whole(run []Record) (best *Found) {
 			continue
 		}
 		best = found(rounds)
-		best.Left, best.After = n-covered+turn, after
+		best.Left = n - covered + turn
 		if best.covers() >= n-p {
 			break // no other can cover more
 		}

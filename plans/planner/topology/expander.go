@@ -20,7 +20,7 @@ func Expander(n, ports int, seed uint64) (Graph, error) {
 		return Graph{}, shapef("an expander of %d ranks and %d ports", n, ports)
 	}
 	rng := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
-	return bestExpander(fmt.Sprintf("expander %d", ports), expanderDraws, func() []circuit.Permutation {
+	return bestExpander(fmt.Sprintf("expander %d", ports), func() []circuit.Permutation {
 		maps := make([]circuit.Permutation, ports)
 		for i := range maps {
 			maps[i] = randomCycle(n, rng)
@@ -36,7 +36,7 @@ func MatchingExpander(n, ports int, seed uint64) (Graph, error) {
 		return Graph{}, shapef("an expander of %d ranks and %d matchings", n, ports)
 	}
 	rng := rand.New(rand.NewPCG(seed, 0xd1b54a32d192ed03))
-	return bestExpander(fmt.Sprintf("expander %d of matchings", ports), expanderDraws, func() []circuit.Permutation {
+	return bestExpander(fmt.Sprintf("expander %d of matchings", ports), func() []circuit.Permutation {
 		maps := make([]circuit.Permutation, ports)
 		for i := range maps {
 			maps[i] = circuit.AllDark(n)
@@ -58,10 +58,10 @@ func randomCycle(n int, rng *rand.Rand) circuit.Permutation {
 	return p
 }
 
-func bestExpander(name string, draws int, draw func() []circuit.Permutation) Graph {
+func bestExpander(name string, draw func() []circuit.Permutation) Graph {
 	var best Graph
 	least := math.Inf(1)
-	for range draws {
+	for range expanderDraws {
 		g := Graph{name, draw()}
 		if s := g.Expansion(); s < least {
 			best, least = g, s
