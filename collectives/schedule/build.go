@@ -207,16 +207,16 @@ func (b *builder) combine(k, src, dst int, from, to Ref) {
 	}
 	slot := Ref{Scratch, (b.slots+(k-1)*b.size)*b.Sub + to.Chunk}
 	b.send(src, dst, from, slot, 1)
-	b.local(dst, slot, to, 1, true)
+	b.local(dst, slot, to, true)
 }
 
-// local adds a local move after the transfers of the current step.
-func (b *builder) local(r int, from, to Ref, count int, reduce bool) {
+// local adds a local move of a chunk after the transfers of the current step.
+func (b *builder) local(r int, from, to Ref, reduce bool) {
 	if b.problem != nil {
 		return
 	}
 	s := &b.Steps[len(b.Steps)-1]
-	s.Post = b.appendMove(s.Post, Move{r, r, from, to, count, reduce})
+	s.Post = b.appendMove(s.Post, Move{r, r, from, to, 1, reduce})
 }
 
 // mod returns x modulo the number of ranks, in [0, n).

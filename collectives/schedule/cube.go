@@ -174,7 +174,7 @@ func xorAllReduce(b *builder) {
 		b.step()
 		for r := range p {
 			b.send(r, r^1<<bit, Ref{Output, 0}, Ref{Scratch, 0}, 1)
-			b.local(r, Ref{Scratch, 0}, Ref{Output, 0}, 1, true)
+			b.local(r, Ref{Scratch, 0}, Ref{Output, 0}, true)
 		}
 	}
 	b.unfold(p)

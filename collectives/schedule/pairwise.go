@@ -161,7 +161,7 @@ func directAllReduce(b *builder) {
 	b.do(b.direct(), func(_, src, dst int) { b.send(src, dst, Ref{Scratch, src}, Ref{Scratch, src}, 1) })
 	for r := range b.n {
 		for q := range b.n {
-			b.local(r, Ref{Scratch, q}, Ref{Output, 0}, 1, q > 0)
+			b.local(r, Ref{Scratch, q}, Ref{Output, 0}, q > 0)
 		}
 	}
 }

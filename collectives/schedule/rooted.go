@@ -109,7 +109,7 @@ func directReduce(b *builder) {
 	b.step()
 	b.leaves(func(r int) {
 		b.send(r, b.Root, Ref{Scratch, 0}, Ref{Scratch, r}, 1)
-		b.local(b.Root, Ref{Scratch, r}, Ref{Output, 0}, 1, true)
+		b.local(b.Root, Ref{Scratch, r}, Ref{Output, 0}, true)
 	})
 }
 

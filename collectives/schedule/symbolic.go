@@ -39,11 +39,10 @@ type value struct {
 // machine executes a schedule on symbolic values. A place is one chunk of one buffer of one rank. In an in-place call,
 // some places of Input and Output are the same.
 type machine struct {
-	s       *Schedule
-	inPlace bool
-	base    []int // first place of (rank, buffer)
-	places  []*value
-	alias   []int // the place that represents a place
+	s      *Schedule
+	base   []int // first place of (rank, buffer)
+	places []*value
+	alias  []int // the place that represents a place
 	// wrote and read are the clock values at which a place was last written and read.
 	wrote, read []int
 	pending     []*value
@@ -54,7 +53,7 @@ func newMachine(s *Schedule, inPlace bool) (*machine, error) {
 	if err := s.checkShape(); err != nil {
 		return nil, err
 	}
-	m := &machine{s: s, inPlace: inPlace}
+	m := &machine{s: s}
 	for r := range s.Ranks {
 		for b := range NumBuffers {
 			m.base = append(m.base, len(m.places))

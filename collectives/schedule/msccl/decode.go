@@ -101,7 +101,7 @@ func (d *decoder) file() (*File, error) {
 		return nil, err
 	}
 	f := &File{
-		Name: a.text("name", ""), Proto: a.text("proto", ""), Channels: a.number("nchannels", 0, plans.MaxRanks),
+		Name: a.values["name"], Proto: a.values["proto"], Channels: a.number("nchannels", 0, plans.MaxRanks),
 		ChunksPerLoop: a.number("nchunksperloop", 1, maxPlaces), InPlace: a.flag("inplace"),
 		MinBytes: a.optional("minBytes", 0), MaxBytes: a.optional("maxBytes", 0), Root: int(a.optional("root", -1)),
 	}
@@ -223,13 +223,6 @@ func (a *attributes) fail(name, format string, args ...any) {
 	if a.err == nil {
 		a.err = fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...))
 	}
-}
-
-func (a *attributes) text(name, otherwise string) string {
-	if v, ok := a.values[name]; ok {
-		return v
-	}
-	return otherwise
 }
 
 func (a *attributes) need(name string) string {
