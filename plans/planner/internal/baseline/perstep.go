@@ -63,7 +63,7 @@ func perStep(m *model.Model, dry bool) *timeline.Timeline {
 // pages needs no switch either.
 func serves(m *model.Model, maps []circuit.Permutation, r model.Round) bool {
 	for u := range m.Units {
-		if !model.HoldsPage(maps[u*m.UnitPlanes:(u+1)*m.UnitPlanes], m.Pages[r.Pages[u%len(r.Pages)]]) {
+		if !model.HoldsPage(m.OfUnit(maps, u), m.Pages[r.Pages[u%len(r.Pages)]]) {
 			return false
 		}
 	}

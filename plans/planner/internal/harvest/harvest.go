@@ -256,11 +256,9 @@ func (h *harvest) switches(pos int, ready []float64) bool {
 // switchUS returns the time to bring all planes from state b to state c.
 func (h *harvest) switchUS(b, c int) float64 {
 	cost := 0.0
-	k := h.m.UnitPlanes
-	for j, before := range h.States[b] {
-		unit := j / k * k
-		if !model.SameMaps(h.States[b][unit:unit+k], h.States[c][unit:unit+k]) {
-			cost = math.Max(cost, plans.ReconfigUS(h.m.P, before, h.States[c][j]))
+	for u := range h.m.Units {
+		if from, to := h.m.OfUnit(h.States[b], u), h.m.OfUnit(h.States[c], u); !model.SameMaps(from, to) {
+			cost = math.Max(cost, h.m.SwitchUS(from, to))
 		}
 	}
 	return cost

@@ -68,7 +68,7 @@ func Compile(p *plans.Problem) (*Model, error) {
 	}
 	if p.Final.Kind == plans.FinalGiven {
 		for u := 0; u < m.Units; u++ {
-			if err := m.Legal(p.Final.Maps[u*m.UnitPlanes : (u+1)*m.UnitPlanes]); err != nil {
+			if err := m.Legal(m.OfUnit(p.Final.Maps, u)); err != nil {
 				return nil, fmt.Errorf("%w: final: plane %d: %w", ErrInfeasible, u*m.UnitPlanes, err)
 			}
 		}
@@ -100,7 +100,7 @@ func (m *Model) compileInitial() error {
 		return nil
 	}
 	for u := 0; u < m.Units; u++ {
-		maps := m.P.Initial[u*m.UnitPlanes : (u+1)*m.UnitPlanes]
+		maps := m.OfUnit(m.P.Initial, u)
 		if err := m.Legal(maps); err != nil {
 			return fmt.Errorf("%w: initial: plane %d: %w", ErrInfeasible, u*m.UnitPlanes, err)
 		}
@@ -340,6 +340,20 @@ func (m *Model) FlowCount(st *Step) int {
 		return len(st.Flows)
 	}
 	return m.P.Ranks // or a few less
+}
+
+// OfUnit returns the maps of a unit, of the maps of all planes.
+func (m *Model) OfUnit(maps []circuit.Permutation, unit int) []circuit.Permutation {
+	return maps[unit*m.UnitPlanes : (unit+1)*m.UnitPlanes]
+}
+
+// SwitchUS returns how long a unit switches from one setting to another: as long as its slowest plane.
+func (m *Model) SwitchUS(from, to []circuit.Permutation) float64 {
+	us := 0.0
+	for j, c := range to {
+		us = math.Max(us, plans.ReconfigUS(m.P, from[j], c))
+	}
+	return us
 }
 
 // EveryUnit returns the maps of a fabric whose units are all set to maps.

@@ -48,7 +48,7 @@ func (m *Model) lockstepUS(pages [][]circuit.Permutation) float64 {
 		cost := 0.0
 		for _, maps := range have {
 			if !HoldsPage(maps, page) {
-				cost = max(cost, plans.ReconfigUS(m.P, maps[0], page[0]), plans.ReconfigUS(m.P, maps[1], page[1]))
+				cost = max(cost, m.SwitchUS(maps, page))
 			}
 		}
 		if cost == 0 {

@@ -85,8 +85,8 @@ func Graphs(m *model.Model) [][]circuit.Permutation {
 
 // legalAll reports whether the units can hold maps, one for each plane.
 func legalAll(m *model.Model, maps []circuit.Permutation) bool {
-	for u := 0; u < m.Units; u++ {
-		if m.Legal(maps[u*m.UnitPlanes:(u+1)*m.UnitPlanes]) != nil {
+	for u := range m.Units {
+		if m.Legal(m.OfUnit(maps, u)) != nil {
 			return false
 		}
 	}

@@ -99,10 +99,9 @@ func (s *Start) Solve(ctx context.Context, o effort.Search) (*plans.Plan, error)
 // staticSeed is the pattern of a plan that keeps its circuits.
 func (w *swot) staticSeed(maps []circuit.Permutation) pattern {
 	u := make(pattern, len(w.page))
-	k := w.m.UnitPlanes
 	for i := range u {
-		for unit := 0; unit < w.m.Units; unit++ {
-			if model.HoldsPage(maps[unit*k:(unit+1)*k], w.m.Pages[w.page[i]]) {
+		for unit := range w.m.Units {
+			if model.HoldsPage(w.m.OfUnit(maps, unit), w.m.Pages[w.page[i]]) {
 				u[i] |= 1 << unit
 			}
 		}
@@ -241,10 +240,7 @@ func (w *swot) switchCost(unit, from, to int) float64 {
 	if from == initialPage {
 		before = w.m.Initial[unit]
 	}
-	cost := 0.0
-	for j, c := range w.m.Pages[to] {
-		cost = math.Max(cost, plans.ReconfigUS(p, before[j], c))
-	}
+	cost := w.m.SwitchUS(before, w.m.Pages[to])
 	w.costs[key] = cost
 	return cost
 }

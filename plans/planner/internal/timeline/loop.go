@@ -40,9 +40,8 @@ func (t *Timeline) beginAtEnd(unit int) bool {
 	if m.P.Initial != nil || m.P.Final.Kind != plans.FinalInitial {
 		return false
 	}
-	first, cost := math.Inf(1), 0.0
+	first, cost := math.Inf(1), m.SwitchUS(m.OfUnit(t.Current, unit), m.OfUnit(t.initial, unit))
 	for j := unit * m.UnitPlanes; j < (unit+1)*m.UnitPlanes; j++ {
-		cost = math.Max(cost, plans.ReconfigUS(m.P, t.Current[j], t.initial[j]))
 		if len(t.planes[j]) > 0 {
 			first = math.Min(first, t.planes[j][0].StartUS)
 		}

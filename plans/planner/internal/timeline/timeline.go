@@ -38,10 +38,9 @@ func New(m *model.Model, initial []circuit.Permutation) *Timeline {
 // are idle, and returns when the circuits are up.
 func (t *Timeline) Reconfigure(unit int, maps []circuit.Permutation) float64 {
 	first := unit * t.m.UnitPlanes
-	start, cost := 0.0, 0.0
-	for i, c := range maps {
+	start, cost := 0.0, t.m.SwitchUS(t.m.OfUnit(t.Current, unit), maps)
+	for i := range maps {
 		start = math.Max(start, t.idle[first+i])
-		cost = math.Max(cost, plans.ReconfigUS(t.m.P, t.Current[first+i], c))
 	}
 	for i, c := range maps {
 		j := first + i

@@ -246,10 +246,7 @@ func (w *weaver) switchCost(from, to int) float64 {
 	if c, ok := w.costs[key]; ok {
 		return c
 	}
-	cost := 0.0
-	for j, c := range w.sets[to] {
-		cost = math.Max(cost, plans.ReconfigUS(p, w.sets[from][j], c))
-	}
+	cost := w.m.SwitchUS(w.sets[from], w.sets[to])
 	w.costs[key] = cost
 	return cost
 }

@@ -158,7 +158,7 @@ func (w *weaver) layoutOf(plan *plans.Plan) layout {
 	l := newLayout(len(m.Steps), m.Units)
 	for u := range m.Units {
 		for j := u * m.UnitPlanes; j < (u+1)*m.UnitPlanes; j++ {
-			current := plan.Initial[u*m.UnitPlanes : (u+1)*m.UnitPlanes]
+			current := m.OfUnit(plan.Initial, u)
 			for _, e := range plan.Planes[j] {
 				switch e.Kind {
 				case plans.Reconfigure:
