@@ -22,6 +22,14 @@ const (
 	Interleaved CircuitKind = "interleaved"
 )
 
+// UnitPlanes returns how many planes switch together.
+func (k CircuitKind) UnitPlanes() int {
+	if k == Interleaved {
+		return 2
+	}
+	return 1
+}
+
 // Problem is the input of a planner: a fabric, and either the steps of a collective or a demand matrix. A decoded
 // problem has passed [Problem.Validate].
 type Problem struct {

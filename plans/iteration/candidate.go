@@ -86,10 +86,7 @@ func trimmed(plan *plans.Plan, kind plans.CircuitKind) *plans.Plan {
 		n := len(own.Planes[j])
 		return n > 0 && own.Planes[j][n-1].Kind == plans.Reconfigure
 	}
-	unit := 1
-	if kind == plans.Interleaved { // a pair switches together
-		unit = 2
-	}
+	unit := kind.UnitPlanes()
 	for j := 0; j < len(own.Planes); j += unit {
 		for last(j) && last(j+unit-1) {
 			for k := j; k < j+unit; k++ {

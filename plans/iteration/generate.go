@@ -275,7 +275,7 @@ func (s *solver) neighbours() [][2]int {
 
 // splits adds settings that give one shape of a pair 1, 2, 4, ... units of planes, and the other one the rest.
 func (s *solver) splits(pairs [][2]int, add func(setting int)) {
-	units := s.p.Fabric.Planes / s.unit()
+	units := s.p.Fabric.Planes / s.p.Fabric.Circuits.UnitPlanes()
 	for few := 1; few <= units/2; few *= 2 {
 		for _, pair := range pairs {
 			for _, share := range [][]int{{few, units - few}, {units - few, few}} {
@@ -283,14 +283,6 @@ func (s *solver) splits(pairs [][2]int, add func(setting int)) {
 			}
 		}
 	}
-}
-
-// unit returns how many planes switch together.
-func (s *solver) unit() int {
-	if s.p.Fabric.Circuits == plans.Interleaved {
-		return 2
-	}
-	return 1
 }
 
 // staticForAll returns the circuits that the static planner chooses for the steps of all shapes together.
@@ -328,7 +320,7 @@ func (s *solver) counts() []int {
 // the other. So the sum of V/k over shapes is least if k is in proportion to the root of V, the bytes of all calls.
 // share, if not nil, are other numbers of units of planes.
 func (s *solver) divided(shapes, share []int) []circuit.Permutation {
-	unit := s.unit()
+	unit := s.p.Fabric.Circuits.UnitPlanes()
 	units := s.p.Fabric.Planes / unit
 	if units < len(shapes) || len(shapes) < 2 {
 		return nil

@@ -24,7 +24,7 @@ func Plain(p *plans.Problem) (*plans.Plan, error) {
 		return nil, ErrNoDemand
 	}
 	d := wireTimes(p)
-	units := make([][]held, p.Planes/planesPerUnit(p))
+	units := make([][]held, p.Planes/p.Circuits.UnitPlanes())
 	turn := 0
 	for distance := range p.Ranks {
 		h := atDistance(p, d, distance)
@@ -45,13 +45,6 @@ func Plain(p *plans.Problem) (*plans.Plan, error) {
 type held struct {
 	to circuit.Permutation
 	us float64
-}
-
-func planesPerUnit(p *plans.Problem) int {
-	if p.Circuits == plans.Interleaved {
-		return 2
-	}
-	return 1
 }
 
 // atDistance returns the circuits between ranks at a distance, without the ones that serve
@@ -81,7 +74,7 @@ func atDistance(p *plans.Problem, d Matrix, distance int) held {
 
 // layHolds writes holds, by unit, as the planes' entries, each after its reconfiguration.
 func layHolds(p *plans.Problem, plan *plans.Plan, units [][]held) {
-	per := planesPerUnit(p)
+	per := p.Circuits.UnitPlanes()
 	plan.CCTUS = 0
 	for u, list := range units {
 		now, current := 0.0, circuit.AllDark(p.Ranks)
@@ -108,7 +101,7 @@ func layHolds(p *plans.Problem, plan *plans.Plan, units [][]held) {
 // Circuits that a hold leaves dark stay up while their ports are free. So a repeated plan begins with the circuits that
 // it ended with. p is the problem of the plan, and also of the result.
 func From(p *plans.Problem, plan *plans.Plan, standing []circuit.Permutation) (*plans.Plan, float64) {
-	per := planesPerUnit(p)
+	per := p.Circuits.UnitPlanes()
 	units := make([][]held, p.Planes/per)
 	next := *plan
 	next.Planes, next.Digest = make([][]plans.Entry, p.Planes), ""

@@ -71,10 +71,7 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	defer cancel()
 	d := wireTimes(p)
 	w := newNetwork(d, p.Circuits)
-	units := p.Planes
-	if p.Circuits == plans.Interleaved {
-		units /= 2
-	}
+	units := p.Planes / p.Circuits.UnitPlanes()
 	plan := &plans.Plan{Version: plans.Version, Planner: Name, Planes: make([][]plans.Entry, p.Planes),
 		BoundProof: "there is nothing to serve"}
 	if len(w.demand) == 0 {

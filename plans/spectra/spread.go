@@ -29,7 +29,7 @@ func Spread(p *plans.Problem) (*plans.Plan, float64, error) {
 			total += h.us
 		}
 	}
-	units := p.Planes / planesPerUnit(p)
+	units := p.Planes / p.Circuits.UnitPlanes()
 	most := plans.ReconfigPortsUS(p, p.Ranks)
 	low, high := total/float64(units), total+most*float64(len(list))
 	for range 40 {

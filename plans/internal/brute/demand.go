@@ -13,10 +13,7 @@ import (
 // plane, in any order, for any time. The planes of an interleaved pair hold a permutation and its inverse. Errors wrap
 // [ErrTooLarge].
 func Demand(p *plans.Problem) (float64, error) {
-	units := p.Planes
-	if p.Circuits == plans.Interleaved {
-		units /= 2
-	}
+	units := p.Planes / p.Circuits.UnitPlanes()
 	if p.Demand == nil || p.Ranks > 3 || units > 2 || p.ReconfigPerPort > 0 {
 		return 0, fmt.Errorf("%w: a kind that is not tried", ErrTooLarge)
 	}

@@ -57,11 +57,8 @@ func Compile(p *plans.Problem) (*Model, error) {
 		UsPerByte:  8e-3 / p.BandwidthGbps,
 		DirectUS:   p.AlphaUS + p.HopUS,
 		byFirst:    map[int][]int{},
-		UnitPlanes: 1,
-		Units:      p.Planes,
-	}
-	if p.Circuits == plans.Interleaved {
-		m.UnitPlanes, m.Units = 2, p.Planes/2
+		UnitPlanes: p.Circuits.UnitPlanes(),
+		Units:      p.Planes / p.Circuits.UnitPlanes(),
 	}
 	if err := m.compileInitial(); err != nil {
 		return nil, err
