@@ -49,7 +49,6 @@ type Key struct {
 	Loop           bool          `json:"loop,omitempty"`
 	Planner        string        `json:"planner"`
 	PlannerVersion int           `json:"planner_version"`
-	Seed           uint64        `json:"seed,omitempty"`
 	TimeLimit      time.Duration `json:"time_limit_ns,omitempty"`
 	// Tolerance is how much longer a plan may take than one made for its size alone, as a fraction.
 	Tolerance float64 `json:"tolerance,omitempty"`
