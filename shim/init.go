@@ -50,6 +50,7 @@ import (
 func Init(args []InitArgs) ([]*comm.Core, error) {
 	cfg, err := settings.Load()
 	if err != nil {
+		membership.Refuse(args, err)
 		return nil, err
 	}
 	return InitWith(cfg, args)
@@ -63,6 +64,7 @@ func InitWith(cfg *settings.Config, args []InitArgs) ([]*comm.Core, error) {
 		err = fab.Pin(cfg)
 	}
 	if err != nil {
+		membership.Refuse(args, err)
 		return nil, err
 	}
 	for i := range args {
@@ -193,7 +195,6 @@ func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 		if err == nil {
 			err = joinRanks(c, fab)
 		}
-		m.EndTurn()
 		if err != nil {
 			echo := c.Joined() && comm.IsEcho(err)
 			if echo {
@@ -202,11 +203,13 @@ func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 			if first := c.Fail(err); echo || errors.Is(err, context.Canceled) {
 				err = first // what ended the wait
 			}
+			m.Withdraw(err)
 			c.Leave()
 			c.Release(0)
 		} else if !m.Wanted() {
 			c.Release(0)
 		}
+		m.EndTurn()
 		c.SetAlive()
 		m.End()
 		c.Turn.Unlock()

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"lightpath/shim/control"
+	"lightpath/shim/status"
 )
 
 // MaxRanks bounds a communicator; frames carry ranks in 16 bits.
@@ -27,17 +28,17 @@ type gathering struct {
 
 // Agreed makes the table of a communicator from the hellos of all its ranks, received in another way. If they do not
 // fit together, it returns the reason.
-func Agreed(hellos []*Hello) (table []Hello, refusal string) {
+func Agreed(hellos []*Hello) (table []Hello, err error) {
 	g := &gathering{}
 	for _, h := range hellos {
 		if g.admit(h); g.refusal != "" {
-			return nil, g.refusal
+			return nil, refused(g.refusal)
 		}
 	}
 	for _, h := range g.table {
 		table = append(table, *h)
 	}
-	return table, ""
+	return table, nil
 }
 
 // span is the range of ranks from first to first+n-1.
@@ -138,6 +139,8 @@ func (g *gathering) admit(h *Hello) {
 			first.Where(), first.places()))
 	case first != nil && !g.block.has(h.Rank):
 		g.refuse(fmt.Sprintf("%s and %s have the ids in different orders", first.Where(), h.Where()))
+	case h.Leaves != "":
+		g.refuse(h.Left())
 	case g.table[h.Rank] != nil:
 		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].Where(),
 			h.PID, h.Name, h.Rank))
@@ -189,8 +192,11 @@ func (g *gathering) answer(conn net.Conn, m *control.Message) {
 	_ = conn.Close()
 }
 
-// leftWhileMade ends the text of a refusal if a rank has ended.
+// leftWhileMade is in the text of a refusal if a rank has left.
 const leftWhileMade = " left while the communicator was made"
+
+// Left says that the rank has left, and why.
+func (h *Hello) Left() string { return h.Where() + leftWhileMade + ": " + h.Leaves }
 
 // gone handles the end of a rank's connection.
 func (g *gathering) gone(h *Hello, conn net.Conn) {
@@ -207,6 +213,14 @@ func (g *gathering) missing() (ranks []int) {
 		}
 	}
 	return ranks
+}
+
+// late names the ranks that have not come.
+func (g *gathering) late() string {
+	if ranks := g.missing(); len(ranks) > 0 {
+		return status.ListRanks(ranks)
+	}
+	return "ranks that meet at another id"
 }
 
 func (g *gathering) close() {

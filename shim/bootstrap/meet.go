@@ -43,10 +43,11 @@ func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) 
 		defer control.CloseWith(ctx, conn)()
 	}
 	if err != nil {
-		if ctx.Err() != nil && !own.Again {
-			own.withdraw(h)
+		err = own.failed(ctx, h, err)
+		if conn == nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", err, ErrUnheard)
 		}
-		return 0, nil, own.failed(ctx, h, err)
+		return 0, nil, err
 	}
 	if m.Kind == control.MsgBlock && len(places) > 1 {
 		// This rank is the delegate of its block.
@@ -66,15 +67,12 @@ func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) 
 	return readTable(&m, h)
 }
 
-// withdrawTime bounds the time that a rank takes to say that it has given up.
-const withdrawTime = 500 * time.Millisecond
+// ErrUnheard reports that a rank has given up before its place had its hello. The other ranks wait for it until it
+// sends a hello that says so.
+var ErrUnheard = errors.New("no rank has heard of this rank")
 
-// withdraw tells the root of a place that a rank has given up. Otherwise the other ranks wait for it, if the root does
-// not have its hello yet.
-func (p *Place) withdraw(h *Hello) {
-	m := &control.Message{Kind: control.MsgRefuse, Body: []byte(h.Where() + leftWhileMade)}
-	p.Veto(context.Background(), m, withdrawTime)
-}
+// giveUpTime bounds the time that a rank which gives up waits for an answer.
+const giveUpTime = 500 * time.Millisecond
 
 // VetoTime bounds the attempt to tell the first place, which may know already.
 const VetoTime = 3 * time.Second
@@ -91,22 +89,28 @@ func (p *Place) Veto(ctx context.Context, refusal *control.Message, within time.
 	return err == nil
 }
 
-// ask sends a message to a place and waits for the answer. The returned connection is open; it is nil if none was made.
+// ask sends a message to a place and waits for the answer. The returned connection is open; it is nil if the place has
+// not taken the message.
 func (p *Place) ask(ctx context.Context, deadline time.Time, ask, answer *control.Message) (net.Conn, error) {
 	for {
 		conn, err := p.dial(ctx, deadline)
 		if err != nil {
 			return nil, err
 		}
+		err = control.Send(conn, ask) // before the rank can give up: the place then knows which rank does
 		stop := giveUpWith(ctx, conn)
-		err = control.Exchange(conn, ask, answer)
+		if err == nil {
+			err = control.Read(conn, answer)
+		}
 		stop()
-		turnedAway := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
-		if !turnedAway || ctx.Err() != nil {
+		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			return conn, err
 		}
 		_ = conn.Close()
-		if !p.Again {
+		switch {
+		case ctx.Err() != nil:
+			return nil, err
+		case !p.Again:
 			return nil, p.closed(ctx, err)
 		}
 		time.Sleep(control.ComeAgain)
@@ -117,7 +121,7 @@ func (p *Place) ask(ctx context.Context, deadline time.Time, ask, answer *contro
 // the answer: if all ranks had come, the others wait for its next connection.
 func giveUpWith(ctx context.Context, conn net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		_ = conn.SetReadDeadline(time.Now().Add(withdrawTime))
+		_ = conn.SetReadDeadline(time.Now().Add(giveUpTime))
 		_ = conn.(*net.TCPConn).CloseWrite()
 	})
 }
@@ -172,14 +176,7 @@ func (p *Place) failed(ctx context.Context, h *Hello, err error) error {
 // readTable checks the root's answer.
 func readTable(m *control.Message, h *Hello) (uint64, []Hello, error) {
 	if m.Kind == control.MsgRefuse {
-		class := errdefs.ErrInvalidUsage
-		switch {
-		case strings.HasPrefix(string(m.Body), "timed out"):
-			class = errdefs.ErrTimeout
-		case strings.HasSuffix(string(m.Body), leftWhileMade):
-			class = errdefs.ErrRemote
-		}
-		return 0, nil, fmt.Errorf("shim: rank %d: communicator not made: %s: %w", h.Rank, m.Body, class)
+		return 0, nil, fmt.Errorf("shim: rank %d: %w", h.Rank, refused(string(m.Body)))
 	}
 	var table []Hello
 	if m.Kind != control.MsgWelcome {
@@ -189,6 +186,18 @@ func readTable(m *control.Message, h *Hello) (uint64, []Hello, error) {
 		return 0, nil, fmt.Errorf("shim: rank %d: rendezvous: %w", h.Rank, err)
 	}
 	return m.Arg, table, CheckTable(table, h)
+}
+
+// refused returns the error of a refusal.
+func refused(why string) error {
+	class := errdefs.ErrInvalidUsage
+	switch {
+	case strings.HasPrefix(why, "timed out"):
+		class = errdefs.ErrTimeout
+	case strings.Contains(why, leftWhileMade):
+		class = errdefs.ErrRemote
+	}
+	return fmt.Errorf("communicator not made: %s: %w", why, class)
 }
 
 // CheckTable checks that a table is one of h's communicator.

@@ -150,8 +150,10 @@ func (d *Rendezvous) root(s control.Secret, timeout time.Duration, try int) *roo
 }
 
 // StartMeeting starts a meeting. It ends when every rank has an answer, or after the timeout.
-func (d *Rendezvous) StartMeeting(s control.Secret, timeout time.Duration, try int) {
-	go d.root(s, timeout, try).serve()
+func (d *Rendezvous) StartMeeting(s control.Secret, timeout time.Duration, try int) (ended <-chan struct{}) {
+	r := d.root(s, timeout, try)
+	go r.serve()
+	return r.done
 }
 
 // RefuseOthers answers ranks that come here to meet this rank while it meets others elsewhere. Their lists of ranks

@@ -10,7 +10,6 @@ import (
 	"lightpath/internal/brief"
 	"lightpath/shim/control"
 	"lightpath/shim/settings"
-	"lightpath/shim/status"
 )
 
 const (
@@ -52,6 +51,7 @@ type Hello struct {
 	NoDevice   string `json:"no_device"`
 	NoDirect   string `json:"no_direct"` // the setting that forbids devices to reach each other, "" if none does
 	NoRemote   string `json:"no_remote"` // the setting that forbids ports to reach devices, "" if none does
+	Leaves     string `json:"leaves"`    // why the rank does not take part, "" if it does
 }
 
 // Where names a rank for messages, with its host and process.
@@ -230,8 +230,7 @@ func (r *root) serve() {
 		case <-timer.C:
 			for _, g := range []*gathering{g, blocks} {
 				if g.ranks > 0 {
-					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout,
-						status.ListRanks(g.missing()), &r.trouble))
+					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, g.late(), &r.trouble))
 				}
 			}
 			return

@@ -144,14 +144,6 @@ func Send(conn net.Conn, m *Message) error {
 	return err
 }
 
-// Exchange writes a message and reads the answer, within the deadlines of conn.
-func Exchange(conn net.Conn, ask, answer *Message) error {
-	if _, err := conn.Write(Append(nil, ask)); err != nil {
-		return err
-	}
-	return Read(conn, answer)
-}
-
 // DecodeStrict decodes JSON from a peer of the same version. An unknown field is an error.
 func DecodeStrict(b []byte, into any) error {
 	if err := decode.StrictJSON(b, into); err != nil {

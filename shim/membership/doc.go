@@ -25,6 +25,8 @@ type State struct {
 	number     uint64          // of the request at the parent
 	before     <-chan struct{} // closed when this shrink has its turn; nil: at once
 	over       func()          // ends this shrink's turn; nil without one
+	meeting    <-chan struct{} // of this shrink, at its first rank: closed when all ranks have an answer; nil: not begun
+	heard      bool            // other ranks know of this rank, or of its end
 }
 
 var slot = comm.NewSlot[State]()

@@ -187,9 +187,9 @@ func (l *leader) split(r *round, ranks []int) {
 		hellos[i] = &r.requests[rank].Hello
 		hellos[i].Rank, hellos[i].Ranks = i, len(ranks)
 	}
-	table, refusal := bootstrap.Agreed(hellos)
-	if refusal != "" {
-		l.refuse(r.seq, ranks, fmt.Errorf("shim: %v: communicator not made: %s: %w", r.how, refusal, errdefs.ErrInvalidUsage))
+	table, err := bootstrap.Agreed(hellos)
+	if err != nil {
+		l.refuse(r.seq, ranks, fmt.Errorf("shim: %v: %w", r.how, err))
 		return
 	}
 	a := answer{Comm: bootstrap.RandomID(), Table: table}
@@ -205,6 +205,8 @@ func (l *leader) grow(r *round) {
 	for rank, a := range r.requests {
 		var err error
 		switch first := r.requests[0]; {
+		case a.Hello.Leaves != "":
+			err = fmt.Errorf("shim: %v: %s: %w", r.how, a.Hello.Left(), errdefs.ErrRemote)
 		case a.Ranks != first.Ranks:
 			err = fmt.Errorf("shim: %v: rank 0 says nRanks %d, rank %d says %d: %w",
 				r.how, first.Ranks, rank, a.Ranks, errdefs.ErrMismatch)

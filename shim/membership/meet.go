@@ -14,6 +14,12 @@ import (
 // table and secret.
 func Meet(c *comm.Core, h *bootstrap.Hello) error {
 	st := Of(c)
+	err := st.meet(c, h)
+	st.heard = !errors.Is(err, bootstrap.ErrUnheard)
+	return err
+}
+
+func (st *State) meet(c *comm.Core, h *bootstrap.Hello) error {
 	o := st.Args.From
 	switch {
 	case o == nil:
@@ -21,7 +27,7 @@ func Meet(c *comm.Core, h *bootstrap.Hello) error {
 	case o.How == BySplit:
 		return meetBySplit(c, h, st.number)
 	case o.How == ByShrink:
-		return meetSurvivors(c, h, st.number)
+		return meetSurvivors(c, h)
 	}
 	r := &request{Ranks: o.Ranks}
 	if o.ID != nil {
@@ -41,30 +47,37 @@ func Meet(c *comm.Core, h *bootstrap.Hello) error {
 
 // meetByID meets the other ranks where their ids say.
 func meetByID(c *comm.Core, h *bootstrap.Hello) error {
-	args := &Of(c).Args
-	ids := append([]bootstrap.UniqueID{args.ID}, args.More...)
-	places := make([]bootstrap.Place, len(ids))
-	for i := range ids {
-		addr, sec, err := bootstrap.ParseID(&ids[i])
-		if err != nil {
-			return err
-		}
-		// An address that all ranks know beforehand may be listened on later.
-		shared := ids[i] == bootstrap.EnvID(addr)
-		places[i] = bootstrap.Place{Addr: addr, Secret: sec, Patience: shared}
-		if c.Cfg.Sockets.CommID != "" && c.Rank == 0 && shared {
-			if _, err := bootstrap.StartRoot(c.Cfg, sec, addr); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+	places, err := Of(c).Args.places(h)
+	if err != nil {
+		return err
+	}
+	for _, at := range places {
+		if c.Cfg.Sockets.CommID != "" && c.Rank == 0 && at.Patience {
+			_, err := bootstrap.StartRoot(c.Cfg, at.Secret, at.Addr)
+			if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 				return err
 			}
 		}
 	}
 	c.Secret = places[0].Secret
+	c.ID, c.Table, err = bootstrap.Meet(c.Context(), places, h, c.Cfg.Timeout)
+	return err
+}
+
+// places returns the places that the ids name, and notes in the hello if there are several.
+func (a *Args) places(h *bootstrap.Hello) (places []bootstrap.Place, err error) {
+	for _, id := range append([]bootstrap.UniqueID{a.ID}, a.More...) {
+		addr, secret, err := bootstrap.ParseID(&id)
+		if err != nil {
+			return nil, err
+		}
+		// An address that all ranks know beforehand may be listened on later.
+		places = append(places, bootstrap.Place{Addr: addr, Secret: secret, Patience: id == bootstrap.EnvID(addr)})
+	}
 	if len(places) > 1 {
 		h.Places = len(places)
 	}
-	var err error
-	c.ID, c.Table, err = bootstrap.Meet(c.Context(), places, h, c.Cfg.Timeout)
-	return err
+	return places, nil
 }
 
 // meetBySplit asks the parent's leader for the ranks of this color.

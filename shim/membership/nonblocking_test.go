@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -327,7 +328,13 @@ func TestScalableRefusals(t *testing.T) {
 			for r := range args {
 				args[r] = shim.InitArgs{ID: ids[0], More: ids[1:], Ranks: 6, Rank: r}
 			}
-			shimtest.WantErrors(t, shimtest.InitAll(t, k.edit(args), cfg), k.is, k.says)
+			errs := shimtest.InitAll(t, k.edit(args), cfg)
+			shimtest.WantErrors(t, errs, k.is, k.says)
+			for _, err := range errs {
+				if err != nil && strings.Contains(err.Error(), "ranks  ") {
+					t.Errorf("%v: names no rank", err)
+				}
+			}
 		})
 	}
 }

@@ -107,23 +107,24 @@ func (q *requests) deliver(m *control.Message) {
 	}
 }
 
+// send sends a request to the parent's leader.
+func (o *Origin) send(seq uint64, r *request) error {
+	body, _ := json.Marshal(r) // plain structs: cannot fail
+	return o.Parent.Star.ToLeader(&control.Message{Kind: control.MsgMembership, Seq: seq, Arg: uint64(o.How), Body: body})
+}
+
 // ask sends request number seq to the parent's leader, and returns the answer. It also ends if communicator c or the
 // parent ends, or if a healthy parent fails.
 func ask(c *comm.Core, seq uint64, r *request) (*answer, error) {
 	o := Of(c).Args.From
 	p := o.Parent
-	body, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("shim: %v: %w", o.How, err)
-	}
 	answered := Of(p).requests.expect(seq)
 	defer Of(p).requests.forget(seq)
 	failed := p.FailedChan()
 	if p.AsyncError() != nil {
 		failed = nil // the parent is revoked
 	}
-	m := &control.Message{Kind: control.MsgMembership, Seq: seq, Arg: uint64(o.How), Body: body}
-	if err := p.Star.ToLeader(m); err != nil {
+	if err := o.send(seq, r); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(p.Cfg.Timeout + bootstrap.RefusalGrace)

@@ -45,8 +45,9 @@ func (q *requests) turn() (try uint64, before <-chan struct{}, over func()) {
 
 // meetSurvivors meets the ranks that a shrink does not exclude, at the rendezvous of their first. The parent's leader
 // and control network may have ended.
-func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
-	o := Of(c).Args.From
+func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
+	st := Of(c)
+	o := st.Args.From
 	p := o.Parent
 	if o.Abort && p.AsyncError() == nil {
 		p.Spread(fmt.Errorf("shim: rank %d shrinks the communicator (NCCL_SHRINK_ABORT): %w", p.Rank, errdefs.ErrRevoked))
@@ -54,37 +55,36 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	if p.AsyncError() != nil {
 		yieldCircuits(p)
 	}
-	h.Without, h.Was, h.Try = without(o.Exclude), p.Rank, int(try)
+	st.describe(h)
 	first := &p.Table[o.survivors()[0]]
-	c.Secret = p.Secret.Derive("shrink", p.ID, uint64(first.Rank))
+	at, err := o.place(first)
+	c.Secret = at.Secret
 	if c.Ranks == 1 {
 		c.ID, c.Table = bootstrap.RandomID(), []bootstrap.Hello{*h}
 		return nil
 	}
-	addr, err := netip.ParseAddrPort(first.Rendezvous)
 	if err != nil {
-		return fmt.Errorf("shim: %v: rendezvous of %s %q: %w", o.How, first.Where(), first.Rendezvous, control.ErrMessage)
+		return err
 	}
-	at := bootstrap.Place{Addr: addr, Secret: c.Secret, Again: true}
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
 	var conflict atomic.Pointer[string]
 	if c.Rank == 0 {
-		Of(p).rendezvous.StartMeeting(c.Secret, c.Cfg.Timeout, h.Try)
+		st.startMeeting(p, at.Secret)
 	} else {
 		Of(p).rendezvous.RefuseOthers(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(),
 			func(why string) {
 				conflict.Store(&why)
 				// Ranks that agree with this rank wait for it at the meeting, and get the refusal first. If the meeting
 				// has not begun, they get it when they arrive.
-				veto := &control.Message{Kind: control.MsgRefuse, Arg: try, Body: []byte(why)}
+				veto := &control.Message{Kind: control.MsgRefuse, Arg: st.number, Body: []byte(why)}
 				if at.Veto(ctx, veto, bootstrap.VetoTime) {
 					select {
 					case <-ctx.Done():
 					case <-time.After(bootstrap.VetoTime):
 					}
 				} else if ctx.Err() == nil {
-					go vetoLater(p, &at, veto)
+					go while(p, func(ctx context.Context) { at.Veto(ctx, veto, p.Cfg.Timeout) })
 				}
 				cancel(nil)
 			})
@@ -99,11 +99,67 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello, try uint64) (err error) {
 	return err
 }
 
-// vetoLater refuses a meeting that begins before this communicator ends and before its timeout.
-func vetoLater(c *comm.Core, at *bootstrap.Place, veto *control.Message) {
+// describe adds the shrink to a hello.
+func (st *State) describe(h *bootstrap.Hello) {
+	o := st.Args.From
+	h.Without, h.Was, h.Try = without(o.Exclude), o.Parent.Rank, int(st.number)
+}
+
+// place returns the rendezvous of the first rank that a shrink does not exclude.
+func (o *Origin) place(first *bootstrap.Hello) (bootstrap.Place, error) {
+	at := bootstrap.Place{Secret: o.Parent.Secret.Derive("shrink", o.Parent.ID, uint64(first.Rank)), Again: true}
+	var err error
+	if at.Addr, err = netip.ParseAddrPort(first.Rendezvous); err != nil {
+		err = fmt.Errorf("shim: %v: rendezvous of %s %q: %w", o.How, first.Where(), first.Rendezvous, control.ErrMessage)
+	}
+	return at, err
+}
+
+// startMeeting starts the meeting of a shrink at its first rank, once.
+func (st *State) startMeeting(p *comm.Core, s control.Secret) {
+	if st.meeting == nil {
+		st.meeting = Of(p).rendezvous.StartMeeting(s, p.Cfg.Timeout, int(st.number))
+	}
+}
+
+// withdrawFromShrink tells the ranks that come to the meeting of a shrink that this rank does not. The meeting may
+// begin later. The next shrink, which has the same meeting place, waits until they know.
+func (st *State) withdrawFromShrink(h *bootstrap.Hello) {
+	o, over := st.Args.From, st.over
+	first := &o.Parent.Table[o.survivors()[0]]
+	at, err := o.place(first)
+	if err != nil || h.Ranks == 1 {
+		return
+	}
+	st.describe(h)
+	st.over = nil
+	go while(o.Parent, func(ctx context.Context) {
+		defer over()
+		if st.before != nil {
+			select {
+			case <-st.before:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if first.Rank == o.Parent.Rank {
+			st.startMeeting(o.Parent, at.Secret)
+		}
+		_, _, _ = bootstrap.Meet(ctx, []bootstrap.Place{at}, h, o.Parent.Cfg.Timeout)
+		if st.meeting != nil {
+			select {
+			case <-st.meeting:
+			case <-ctx.Done():
+			}
+		}
+	})
+}
+
+// while does work, whose context ends with a communicator.
+func while(c *comm.Core, work func(ctx context.Context)) {
 	ctx, over := context.WithCancel(context.Background())
 	go func() {
-		at.Veto(ctx, veto, c.Cfg.Timeout)
+		work(ctx)
 		over()
 	}()
 	select {
