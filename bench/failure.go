@@ -23,7 +23,7 @@ type rankError struct {
 type end int
 
 const (
-	died    end = iota // the process ended without a report: other ranks have lost it
+	died    end = iota // the process ended without a report, or was suspended: other ranks have lost it
 	said               // the rank reported an error
 	stopped            // the launcher stopped the rank after another one had failed
 )

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"lightpath/shim/status"
 )
 
 // ErrRankFailed reports that a rank ended with an error; the text is the rank's own.
@@ -159,6 +161,10 @@ func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*ra
 	if p.out, err = p.StdoutPipe(); err != nil {
 		return nil, err
 	}
+	p.Cancel = func() error {
+		p.frozen = status.ProcessAnswer(p.Process.Pid) == status.Stopped
+		return p.Process.Kill()
+	}
 	if err := p.Start(); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("bench: cannot start rank %d: %w (build it with make)", rank, err)
 	} else if err != nil {
@@ -209,7 +215,8 @@ func (r *Ranks) environment() []string {
 // rankProcess is a started process and its standard output.
 type rankProcess struct {
 	*Child
-	out io.Reader
+	out    io.Reader
+	frozen bool // when the launcher stopped it: a signal or a debugger had suspended it
 }
 
 // watch reads a process's reports until it ends. It calls failed at the first sign of a failure, which may be long
@@ -250,6 +257,8 @@ func (j *job) watch(ctx context.Context, process int, p *rankProcess, failed fun
 	switch err := p.Wait(); {
 	case err == nil:
 		fmt.Fprint(os.Stderr, p.notices())
+	case p.frozen:
+		fail(process, died, "its process was suspended (SIGSTOP or a debugger)")
 	case ctx.Err() != nil:
 		fail(process, stopped, "did not end; stopped")
 	default:

@@ -11,12 +11,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/internal/await"
 	"lightpath/internal/require"
+	"lightpath/shim/status"
 )
 
 // The test binary is its own worker: with this variable set it behaves as its value says.
@@ -230,6 +233,21 @@ func TestRanksDeadline(t *testing.T) {
 	if !errors.Is(err, ErrRankFailed) || !strings.Contains(err.Error(), "not done within 300ms") ||
 		!strings.Contains(err.Error(), "ranks 0-1: did not end") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSuspendedRank: if ranks do not end in time, the error of one that a signal has suspended says so, and comes first.
+func TestSuspendedRank(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	j := &job{ranks: fakeRanks(t, 1, "hang"), dir: t.TempDir(), reports: make([][]Report, 1)}
+	p, err := j.start(ctx, 0, 1, twoRuns)
+	require.NoError(t, err)
+	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+	await.Until(t, "stopped", func() bool { return status.ProcessAnswer(p.Process.Pid) == status.Stopped })
+	cancel()
+	j.watch(ctx, 0, p, func() {})
+	if len(j.errs) != 1 || j.errs[0].how != died || !strings.Contains(j.errs[0].text, "suspended") {
+		t.Errorf("%+v", j.errs)
 	}
 }
 
