@@ -347,3 +347,31 @@ func TestRounds(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundsPutNothingInVain: a stream waits once for a token, and a word that stands for one token needs no counter.
+func TestRoundsPutNothingInVain(t *testing.T) {
+	defer device.Use(device.Active())
+	w := newModelWorld(t, rand.New(rand.NewPCG(1, 1)), 2, true)
+	for range 5 {
+		w.launch(w.ends, 0)
+	}
+	for _, op := range w.ends[0] {
+		if k := op.kernel; k != nil && slices.ContainsFunc(slices.Concat(k.Before, k.After),
+			func(s device.Store) bool { return s.Counter != 0 }) {
+			t.Error("a word that stands for one token has a counter")
+		}
+	}
+	x := w.ranks[0]
+	w.driver.program = &w.ends[0]
+	for i := range 2 {
+		before := len(w.ends[0])
+		x.queue.onto(1, 0)
+		x.awaitPeers()
+		if err := x.queue.flush(); err != nil {
+			t.Fatal(err)
+		}
+		if waits := len(w.ends[0]) > before; waits != (i == 0) {
+			t.Errorf("look %d: waits %v", i, waits)
+		}
+	}
+}
