@@ -84,7 +84,7 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
 					case <-time.After(bootstrap.VetoTime):
 					}
 				} else if ctx.Err() == nil {
-					go while(p, func(ctx context.Context) { at.Veto(ctx, veto, p.Cfg.Timeout) })
+					go during(p, func(ctx context.Context) { at.Veto(ctx, veto, p.Cfg.Timeout) })
 				}
 				cancel(nil)
 			})
@@ -133,7 +133,7 @@ func (st *State) withdrawFromShrink(h *bootstrap.Hello) {
 	}
 	st.describe(h)
 	st.over = nil
-	go while(o.Parent, func(ctx context.Context) {
+	go during(o.Parent, func(ctx context.Context) {
 		defer over()
 		if st.before != nil {
 			select {
@@ -155,8 +155,8 @@ func (st *State) withdrawFromShrink(h *bootstrap.Hello) {
 	})
 }
 
-// while does work, whose context ends with a communicator.
-func while(c *comm.Core, work func(ctx context.Context)) {
+// during does work, whose context ends with a communicator.
+func during(c *comm.Core, work func(ctx context.Context)) {
 	ctx, over := context.WithCancel(context.Background())
 	go func() {
 		work(ctx)
