@@ -131,7 +131,7 @@ func (c *Core) AwaitCause() {
 
 // IsEcho reports whether another rank's failure may cause this error here, because that rank has freed its resources.
 func IsEcho(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) ||
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/sharedmem/memfile"
+	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
@@ -189,6 +190,9 @@ func (l *link) signal() error {
 func (l *link) failed(err error) error {
 	if err == nil {
 		return nil
+	}
+	if comm.IsEcho(err) {
+		l.s.c.AwaitCause() // the target may have failed and closed the connection because of a third rank
 	}
 	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.Rank, l.s.c.Table[l.peer].Where(),
 		err, errdefs.ErrRemote)
