@@ -1,6 +1,7 @@
 package lumos
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -44,7 +45,7 @@ type triple [3]int
 func (t *triple) UnmarshalJSON(data []byte) error {
 	var list []int
 	if json.Unmarshal(data, &list) != nil || len(list) != len(t) {
-		return fmt.Errorf("links: %s is not three numbers", data)
+		return fmt.Errorf("links: %s is not three numbers", bytes.Join(bytes.Fields(data), nil))
 	}
 	*t = triple(list)
 	return nil

@@ -150,7 +150,8 @@ func (f *flags) buffers() (bench.Buffers, error) {
 func (f *flags) validate(o *bench.Options) error {
 	s := &o.Specs[0]
 	if err := cmp.Or(cli.AtLeast("-n", o.Ranks, 1), cli.AtLeast("-i", s.Iters, 1), cli.AtLeast("-w", s.Warmup, 0),
-		cli.AtLeast("--timeout", o.Deadline, 0), cli.AtLeast("--rest", s.Pause, 0)); err != nil {
+		cli.AtLeast("--timeout", o.Deadline, 0), cli.AtLeast("--rest", s.Pause, 0),
+		cli.Within("-r", s.Root, 0, o.Ranks-1), cli.Within("--planes", o.Planes, 0, settings.MaxPlanes)); err != nil {
 		return err
 	}
 	switch {
@@ -158,8 +159,6 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("-e: %s is below -b %s", f.maxBytes, f.minBytes)
 	case !(s.Factor > 1):
 		return fmt.Errorf("-f: factor %v; it must be above 1", s.Factor)
-	case s.Root < 0 || s.Root >= o.Ranks:
-		return fmt.Errorf("-r: root %d is not one of %d ranks", s.Root, o.Ranks)
 	case s.Sync && o.World != nil:
 		return fmt.Errorf("--sync: its barrier needs ranks that bench starts (-n), not %s", o.World.Launcher)
 	case s.Graph < 0 || s.Graph > 0 && (!o.Buffers.OnDevice() || s.Sync):
@@ -168,8 +167,6 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("--library: %s; the loader looks for a file named libnccl.so.2", o.Library)
 	case o.Threads && o.World != nil:
 		return fmt.Errorf("--threads: bench must start the ranks (-n), not %s", o.World.Launcher)
-	case o.Planes < 0 || o.Planes > settings.MaxPlanes:
-		return fmt.Errorf("--planes: %d is not from 1 to %d", o.Planes, settings.MaxPlanes)
 	case f.device >= 0 && !o.Buffers.OnDevice():
 		return fmt.Errorf("--device: %d is a device for --memory device or registered, not %s", f.device, f.memory)
 	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):

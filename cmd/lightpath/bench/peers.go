@@ -128,7 +128,7 @@ func (f *peersFlags) parse() (*peers.Options, error) {
 		return nil, fmt.Errorf("--memory: %q is neither %s nor %s", f.memory, bench.PlainBuffers, libraryMemory)
 	}
 	if err := cmp.Or(cli.AtLeast("--planes", f.hosts.Planes, 1), cli.AtLeast("--rounds", f.rounds, 1),
-		cli.Positive("timeout", f.timeout)); err != nil {
+		cli.Positive("--timeout", f.timeout)); err != nil {
 		return nil, err
 	}
 	worker, err := cli.SiblingFile("bin", "lightpath-rank")

@@ -75,8 +75,8 @@ func (f *simulationFlags) check(fl *pflag.FlagSet) error {
 		}
 	}
 	for _, size := range f.config.Sizes() {
-		if *size.Value < size.Low || *size.Value > size.High {
-			return fmt.Errorf("--%s: %d is outside %d..%d", size.Name, *size.Value, size.Low, size.High)
+		if err := cli.Within("--"+size.Name, *size.Value, size.Low, size.High); err != nil {
+			return err
 		}
 	}
 	if err := f.config.Check(); err != nil {
@@ -100,7 +100,7 @@ func (f *simulationFlags) check(fl *pflag.FlagSet) error {
 	case f.asJSON && (f.out == "-" || f.svg == "-") || f.out == "-" && f.svg == "-":
 		return errors.New("--json, --out -, --svg -: standard output takes one of them")
 	}
-	return nil
+	return cmp.Or(cli.CheckOutput("out", f.out), cli.CheckOutput("svg", f.svg))
 }
 
 func sizeNames(c *protocols.Config) (names []string) {

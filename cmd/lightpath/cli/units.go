@@ -73,10 +73,18 @@ func AtLeast[T cmp.Ordered](flag string, value, least T) error {
 	return nil
 }
 
-// Positive returns an error that names the flag, if its time is not positive.
-func Positive(flag string, d time.Duration) error {
-	if d <= 0 {
-		return fmt.Errorf("--%s: %v is not positive", flag, d)
+// Within returns an error that names the flag, with its dashes, if its value is outside low..high.
+func Within[T cmp.Ordered](flag string, value, low, high T) error {
+	if value < low || value > high {
+		return fmt.Errorf("%s: %v is outside %v..%v", flag, value, low, high)
 	}
 	return nil
+}
+
+// Positive returns an error that names the flag, with its dashes, unless its value is positive.
+func Positive[T ~int64 | ~float64](flag string, value T) error {
+	if value > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is not positive", flag, value)
 }

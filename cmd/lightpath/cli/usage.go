@@ -102,6 +102,16 @@ func Required(fl *pflag.FlagSet, names ...string) error {
 	}
 }
 
+// Needs returns an error if one of these flags is given without the flag that gives it an effect.
+func Needs(fl *pflag.FlagSet, needed string, names ...string) error {
+	for _, name := range names {
+		if fl.Changed(name) && fl.Lookup(needed).Value.String() == "" {
+			return fmt.Errorf("--%s needs --%s", name, needed)
+		}
+	}
+	return nil
+}
+
 // unknownCommand returns the error that c has no command, and takes no argument, of this name.
 func unknownCommand(c *cobra.Command, name string) error {
 	known := c.ValidArgs

@@ -26,7 +26,7 @@ fifth of a processor, at an MTU of 9000. Needs root and Linux 6.6, and no netem.
 			if len(interfaces) == 0 {
 				return errors.New("--interface is required")
 			}
-			if err := cli.Positive("time", by); err != nil {
+			if err := cli.Positive("--time", by); err != nil {
 				return err
 			}
 			if err := cli.NeedRoot(); err != nil {

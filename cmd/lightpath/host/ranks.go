@@ -42,6 +42,9 @@ waits.
 With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR) there.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.Positive("--timeout", o.timeout); err != nil {
+				return err
+			}
 			if o.address != "" {
 				err := status.AskRAS(o.address, o.timeout, o.verbose, o.json, cli.Stdout)
 				if errors.Is(err, syscall.ECONNREFUSED) {

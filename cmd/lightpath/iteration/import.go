@@ -56,8 +56,10 @@ parallelism, which the other flags change: a pipeline whose stages work side by 
 
 func (f *traceFlags) read(cmd *cobra.Command, files []string) (*trace.Trace, error) {
 	if len(files) == 0 {
-		if cmd.Flags().Changed("format") {
-			return nil, fmt.Errorf("--format %s: want files", f.format)
+		for _, name := range []string{"format", "forward-us", "backward-us"} {
+			if given := cmd.Flags().Lookup(name); given.Changed {
+				return nil, fmt.Errorf("--%s %s: want files", name, given.Value)
+			}
 		}
 		c, err := f.Config(cmd)
 		if err != nil {

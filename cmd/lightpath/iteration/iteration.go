@@ -46,7 +46,7 @@ func (f *flags) register(cmd *cobra.Command, limit string) {
 }
 
 func (f *flags) options() (iteration.Options, error) {
-	return iteration.Options{TimeLimit: f.limit, Seed: f.seed}, cli.Positive("time-limit", f.limit)
+	return iteration.Options{TimeLimit: f.limit, Seed: f.seed}, cli.Positive("--time-limit", f.limit)
 }
 
 // pose reads a trace and the fabric.
@@ -88,6 +88,9 @@ that the job waits for communication. Hidden is the part of the switching that m
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
 			if err != nil {
+				return err
+			}
+			if err := cli.CheckOutput("out", out); err != nil {
 				return err
 			}
 			p, err := f.pose(args[0])

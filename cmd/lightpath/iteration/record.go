@@ -39,6 +39,9 @@ as import makes one. Each process keeps its last 32768 calls, and keeps them whe
 For programs that a launcher starts on several hosts, set LIGHTPATH_ITERATION_RECORD to a folder that they share or that
 you collect, and LD_PRELOAD to liblightpath-record.so. --merge makes the trace of the files in the folder.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cli.CheckOutput("out", f.out); err != nil {
+				return err
+			}
 			switch {
 			case f.merge != "" && len(args) > 0:
 				return errors.New("--merge reads files, and starts no program")

@@ -115,8 +115,8 @@ iteration is than on packet planes.`,
 				times[i] = float64(m)
 			}
 			for _, k := range planes {
-				if k < 1 || k > plans.MaxPlanes {
-					return fmt.Errorf("--planes: %d is outside 1..%d", k, plans.MaxPlanes)
+				if err := cli.Within("--planes", k, 1, plans.MaxPlanes); err != nil {
+					return err
 				}
 			}
 			p, err := f.pose(args[0])

@@ -21,13 +21,13 @@ import (
 // design chooses the algorithm along with the plan, and writes the plan.
 func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "ranks", "bytes"),
-		cli.AtLeast("--ranks", f.ranks, 1)); err != nil {
+		cli.AtLeast("--ranks", f.ranks, 1), cli.Within("--root", f.root, 0, f.ranks-1)); err != nil {
 		return err
 	}
 	if f.initial == "first" {
 		return errors.New("--initial: first needs an --algorithm, whose first step it is")
 	}
-	if err := cmp.Or(cli.Positive("time-limit", pf.limit), cli.CheckOutput("out", pf.out)); err != nil {
+	if err := cmp.Or(cli.Positive("--time-limit", pf.limit), cli.CheckOutput("out", pf.out)); err != nil {
 		return err
 	}
 	c, bytes, err := f.call()

@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -24,7 +25,7 @@ func (f *formFlag) register(fl *pflag.FlagSet) {
 // Set implements pflag.Value.
 func (f *formFlag) Set(text string) error {
 	if text != "auto" && text != "expanded" && text != "compact" {
-		return fmt.Errorf("%q is none of auto, expanded, compact", text)
+		return errors.New("want auto, expanded or compact")
 	}
 	*f = formFlag(text)
 	return nil

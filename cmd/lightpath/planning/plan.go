@@ -55,7 +55,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 
 // solve plans a problem and writes the plan, sealed with its digest.
 func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error)) error {
-	if err := cli.Positive("time-limit", f.limit); err != nil {
+	if err := cli.Positive("--time-limit", f.limit); err != nil {
 		return err
 	}
 	if err := cli.CheckOutput("out", f.out); err != nil {

@@ -63,7 +63,7 @@ func (f *problemFlags) register(cmd *cobra.Command) {
 // problem builds the schedule and states its problem.
 func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "algorithm", "ranks", "bytes"),
-		cli.AtLeast("--ranks", f.ranks, 1)); err != nil {
+		cli.AtLeast("--ranks", f.ranks, 1), cli.Within("--root", f.root, 0, f.ranks-1)); err != nil {
 		return nil, err
 	}
 	if f.algorithm == "auto" {
@@ -79,7 +79,7 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	}
 	p, err := msccl.ProblemOf(c, f.algorithm, f.ranks, f.root, float64(bytes), template, schedule.Disjoint)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--algorithm: %w", err)
 	}
 	if err := f.setInitial(p); err != nil {
 		return nil, err

@@ -57,7 +57,8 @@ func (f *scheduleFlags) build(cmd *cobra.Command, opts ...schedule.Option) (*sch
 			f.ranks = file.Ranks()
 		}
 	}
-	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "ranks"), cli.AtLeast("--ranks", f.ranks, 1)); err != nil {
+	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "ranks"), cli.AtLeast("--ranks", f.ranks, 1),
+		cli.Within("--root", f.root, 0, f.ranks-1)); err != nil {
 		return nil, err
 	}
 	c, err := schedule.ParseCollective(f.collective)

@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func (f *warmFlags) parse(cmd *cobra.Command) (*warming, error) {
 		cfg.Plan.Planner = f.planner
 		w.hints = append(w.hints, "LIGHTPATH_PLANNER="+f.planner)
 	}
-	if err := cli.AtLeast("--time-limit", f.limit, 0); err != nil {
+	if err := cmp.Or(cli.AtLeast("--time-limit", f.limit, 0), cli.Within("--root", f.root, 0, w.ranks-1)); err != nil {
 		return nil, err
 	}
 	if f.limit > 0 {

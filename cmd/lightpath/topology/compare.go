@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -31,6 +32,9 @@ time on the critical path, divided by that of a non-blocking network. "fast" sha
 transfers on the critical path first. The validator checks every schedule.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(checkWorkers(o.Workers), checkExact(exact.o.TimeLimit, exact.o.Margin, exact.o.Extra)); err != nil {
+				return err
+			}
 			var configs []train.Config
 			for _, f.Model = range models {
 				c, err := f.Config(cmd)

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,8 @@ code with the search checks the schedule of the result. --maps writes the map of
 			if err != nil {
 				return fmt.Errorf("--sharing: %w", err)
 			}
-			if err := cli.Positive("time-limit", limit); err != nil {
+			if err := cmp.Or(cli.Positive("--time-limit", limit), checkWorkers(workers), f.files.check(cmd.Flags()),
+				cli.CheckOutput("out", f.out), cli.CheckOutput("report", f.report)); err != nil {
 				return err
 			}
 			ctx, cancel := cli.Limited(cmd, limit)
@@ -123,6 +125,9 @@ code with the search checks the schedule of the result. --maps writes the map of
 	fl.DurationVar(&limit, "time-limit", time.Minute, "time limit; the result is the best topology by then")
 	return cmd
 }
+
+// checkWorkers checks --workers: each worker has memory of its own.
+func checkWorkers(n int) error { return cli.Within("--workers", n, 0, 4096) }
 
 // fastName is the search among the algorithms.
 const fastName = "fast"

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,16 +75,21 @@ func (f *exactFlags) kind() (milp.Kind, delta.Sharing, error) {
 	return 0, "", fmt.Errorf("--model: %q is not topo or joint", f.model)
 }
 
+// checkExact checks the flags of every command that solves an exact model.
+func checkExact(limit time.Duration, margin, extra int) error {
+	return cmp.Or(cli.Positive("--time-limit", limit), cli.Within("--margin", margin, milp.Exact, 1e6),
+		cli.Within("--extra", extra, 0, 1000))
+}
+
 func (f *exactFlags) run(cmd *cobra.Command) error {
 	kind, sharing, err := f.kind()
-	if err == nil {
-		err = cli.Positive("time-limit", f.limit)
-	}
-	switch {
-	case err != nil:
+	if err := cmp.Or(err, checkExact(f.limit, f.margin, f.extra), cli.Positive("--gap", f.gap),
+		cli.Within("--threads", f.threads, 1, 4096), cli.CheckOutput("out", f.out), cli.CheckOutput("schedule", f.schedule),
+		cli.CheckOutput("report", f.report), cli.CheckOutput("write", f.write)); err != nil {
 		return err
-	case f.extra < 0 || f.margin < milp.Exact:
-		return fmt.Errorf("--extra %d, --margin %d: too small", f.extra, f.margin)
+	}
+	if f.write != "" && !strings.HasSuffix(f.write, ".lp") && !strings.HasSuffix(f.write, ".mps") {
+		return errors.New("--write: want a name that ends in .lp or .mps")
 	}
 	g, err := cli.DecodeInput("in", f.in, dag.Decode)
 	if err != nil {
@@ -141,16 +147,11 @@ func (f *exactFlags) searched(ctx context.Context, p *delta.Planner, found *delt
 
 func (f *exactFlags) writeProgram(job *milp.Job) error {
 	var text bytes.Buffer
-	var err error
-	switch {
-	case strings.HasSuffix(f.write, ".lp"):
-		err = job.WriteLP(&text)
-	case strings.HasSuffix(f.write, ".mps"):
-		err = job.WriteMPS(&text)
-	default:
-		err = errors.New("--write: want a name that ends in .lp or .mps")
+	write := job.WriteMPS
+	if strings.HasSuffix(f.write, ".lp") {
+		write = job.WriteLP
 	}
-	if err != nil {
+	if err := write(&text); err != nil {
 		return err
 	}
 	return cli.WriteOutput("write", f.write, text.Bytes())

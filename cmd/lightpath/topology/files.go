@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/plans/circuit"
@@ -53,11 +54,30 @@ func (f *planeFiles) register(cmd *cobra.Command) {
 // jobOwner stands for the name of the job where a job owns circuits.
 const jobOwner = "job"
 
-func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
+// check makes the directory of the maps. It returns an error if a flag has no effect, or a file cannot be written.
+func (f *planeFiles) check(fl *pflag.FlagSet) error {
 	switch {
-	case f.ocsd != "" && (f.fabric == "" || f.fabric == "-"):
+	case f.ocsd != "" && f.fabric == "-":
 		return errors.New("--ocsd needs --fabric with a file")
-	case f.fabric == "" && f.maps == "":
+	case f.maps == "-":
+		return errors.New("--maps: a directory, not standard output")
+	case f.names != nil && f.fabric == "" && f.maps == "":
+		return errors.New("--plane-names needs --fabric or --maps")
+	}
+	if err := cmp.Or(cli.Needs(fl, "fabric", "ocsd", "endpoint", "reconfig", "pinned-by"),
+		cli.Needs(fl, "ocsd", "listen")); err != nil {
+		return err
+	}
+	if f.maps != "" {
+		if err := os.MkdirAll(f.maps, 0o755); err != nil {
+			return fmt.Errorf("--maps: %w", err)
+		}
+	}
+	return cmp.Or(cli.CheckOutput("fabric", f.fabric), cli.CheckOutput("ocsd", f.ocsd))
+}
+
+func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
+	if f.fabric == "" && f.maps == "" {
 		return nil
 	}
 	maps, err := delta.Maps(g, c)
@@ -103,14 +123,8 @@ func (f *planeFiles) planes(n int) ([]string, error) {
 	return f.names[:n], nil
 }
 
-// writePlaneMaps writes a file per plane into a directory, which is made.
+// writePlaneMaps writes a file per plane into a directory.
 func writePlaneMaps(dir string, names []string, maps []circuit.Permutation) error {
-	if dir == "-" {
-		return errors.New("--maps: a directory, not standard output")
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--maps: %w", err)
-	}
 	for j, m := range maps {
 		if err := cli.WriteOutput("maps", filepath.Join(dir, names[j]+".json"), append(mapText(m), '\n')); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/plans"
@@ -22,7 +24,8 @@ import (
 // lumosOutput is where a planned core goes.
 type lumosOutput struct {
 	core, fabric, ocsd, maps, svg string
-	groups, bandwidth             string
+	groups                        string
+	bandwidth                     cli.Gbps
 	planes                        lumos.Planes
 	control                       controlFlags
 }
@@ -37,7 +40,8 @@ func (o *lumosOutput) add(cmd *cobra.Command) {
 	fl.StringVar(&o.maps, "maps", "", "directory to write: a map for each OCS that the plan changes, for ocs set")
 	fl.StringVar(&o.svg, "svg", "", "draw the result")
 	fl.StringVar(&o.groups, "groups", "", "groups in the fabric file, as 0,2; default as many as a fabric file holds")
-	fl.StringVar(&o.bandwidth, "bandwidth", "400Gbps", "rate of a link, for the fabric file")
+	o.bandwidth = 400
+	fl.Var(&o.bandwidth, "bandwidth", "rate of a link, for the fabric file; a bare number is Gb/s")
 	fl.DurationVar(&o.planes.Reconfig, "reconfig", 10*time.Millisecond,
 		"reconfiguration time of the switch, for the fabric file")
 	o.control.register(cmd, "cluster")
@@ -45,11 +49,14 @@ func (o *lumosOutput) add(cmd *cobra.Command) {
 		"socket of the emulated switch, for the fabric file")
 }
 
+// check returns an error if a flag has no effect.
+func (o *lumosOutput) check(fl *pflag.FlagSet) error {
+	return cmp.Or(cli.Needs(fl, "fabric", "ocsd", "endpoint", "reconfig", "pinned-by", "bandwidth", "groups"),
+		cli.Needs(fl, "ocsd", "listen"))
+}
+
 // write writes what the flags ask for.
 func (o *lumosOutput) write(c *lumos.Core) error {
-	if o.ocsd != "" && o.fabric == "" {
-		return fmt.Errorf("--ocsd needs --fabric")
-	}
 	if o.fabric != "" {
 		if err := o.writeFabric(c.Configuration()); err != nil {
 			return err
@@ -60,9 +67,7 @@ func (o *lumosOutput) write(c *lumos.Core) error {
 
 func (o *lumosOutput) writeFabric(c *lumos.Configuration) error {
 	var err error
-	if o.planes.Bandwidth, err = fabric.ParseRate(o.bandwidth); err != nil {
-		return fmt.Errorf("--bandwidth: %w", err)
-	}
+	o.planes.Bandwidth = fabric.Rate(o.bandwidth * 1e9)
 	if o.planes.Groups, err = parseGroups(o.groups, c.Fabric); err != nil {
 		return err
 	}
@@ -126,7 +131,10 @@ func newLumosPlan() *cobra.Command {
 		Use:   "plan --in requirement.json [--out core.json] [--fabric fabric.yaml]",
 		Short: "Plan a new core for the links that jobs need between leaves",
 		Args:  cobra.NoArgs,
-		RunE: func(_ *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(cmd.Flags()); err != nil {
+				return err
+			}
 			r, err := cli.DecodeInput("in", in, lumos.DecodeRequirement)
 			if err != nil {
 				return err
@@ -174,7 +182,10 @@ func newLumosRewire() *cobra.Command {
 move others. Each step takes at most the fraction --iota of any leaf's links. --maps DIR writes the maps of steps into
 DIR/step1, DIR/step2 and so on. "lightpath ocs rewire" carries the steps out.`,
 		Args: cobra.NoArgs,
-		RunE: func(_ *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(cmd.Flags()); err != nil {
+				return err
+			}
 			r, err := cli.DecodeInput("in", in, lumos.DecodeRequirement)
 			if err != nil {
 				return err

@@ -2,8 +2,10 @@ package topology
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +74,13 @@ func newLumosSimulate() *cobra.Command {
 }
 
 func (f *simulateFlags) run(cmd *cobra.Command) error {
+	if !slices.Contains([]string{"", "trace", "poisson"}, f.arrivals) {
+		return fmt.Errorf("--arrivals: %q is neither trace nor poisson", f.arrivals)
+	}
+	if err := cmp.Or(cli.CheckOutput("json", f.json), cli.CheckOutput("svg", f.svg),
+		cli.CheckOutput("csv", f.csv)); err != nil {
+		return err
+	}
 	fabrics, err := f.parseFabrics()
 	if err != nil {
 		return err
@@ -185,14 +194,10 @@ func (f *simulateFlags) readJobs() ([]cluster.Job, error) {
 			return nil, fmt.Errorf("--rescale: %w", err)
 		}
 	}
-	switch f.arrivals {
-	case "", "trace":
-	case "poisson":
+	if f.arrivals == "poisson" {
 		if err := cluster.Retime(jobs, f.gpus, f.level, f.seed); err != nil {
 			return nil, fmt.Errorf("--level: %w", err)
 		}
-	default:
-		return nil, fmt.Errorf("--arrivals: %q is neither trace nor poisson", f.arrivals)
 	}
 	cluster.Divide(jobs, serverGPUs, f.seed)
 	if trace.Skipped > 0 {

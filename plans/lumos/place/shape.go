@@ -1,6 +1,9 @@
 package place
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Shape is how servers nest: a leaf has Nest[0] servers, a pod Nest[1] leaves, and what
 // contains pods Nest[2] of them, and so on to the whole cluster.
@@ -81,6 +84,8 @@ func (g Grid) Check() error {
 	switch {
 	case g.PP < 1 || g.DP < 1 || g.EP < 1:
 		return fmt.Errorf("place: PP %d, DP %d, EP %d; want 1 at least", g.PP, g.DP, g.EP)
+	case g.DP > math.MaxInt32/g.PP:
+		return fmt.Errorf("place: PP %d x DP %d: more than %d servers", g.PP, g.DP, math.MaxInt32)
 	case g.DP%g.EP != 0:
 		return fmt.Errorf("place: EP %d does not divide DP %d", g.EP, g.DP)
 	}

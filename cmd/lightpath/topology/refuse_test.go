@@ -1,0 +1,49 @@
+package topology
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRefusedFlags: numbers far outside, flags without effect and files that cannot be written are refused before the
+// work, and nothing is written.
+func TestRefusedFlags(t *testing.T) {
+	job, none, maps := deltaJob(t), filepath.Join(t.TempDir(), "none", "x"), filepath.Join(t.TempDir(), "maps")
+	for _, c := range []struct{ line, says string }{
+		{"delta plan --in JOB --workers 9223372036854775807", "--workers: 9223372036854775807 is outside 0..4096"},
+		{"delta plan --in JOB --workers -1", "--workers: -1 is outside"},
+		{"delta plan --in JOB --time-limit 0s", "--time-limit: 0s is not positive"},
+		{"delta plan --in JOB --out NONE", "--out: "},
+		{"delta plan --in JOB --report NONE", "--report: "},
+		{"delta plan --in JOB --fabric NONE", "--fabric: "},
+		{"delta plan --in JOB --maps -", "--maps: a directory"},
+		{"delta plan --in JOB --ocsd ocsd.yaml --maps MAPS", "--ocsd needs --fabric"},
+		{"delta plan --in JOB --reconfig 1ms", "--reconfig needs --fabric"},
+		{"delta plan --in JOB --plane-names a,b", "--plane-names needs --fabric or --maps"},
+		{"delta compare --workers 9223372036854775807", "--workers: "},
+		{"delta compare --solver cbc --extra 9223372036854775807", "--extra: "},
+		{"delta exact --in JOB --extra 9223372036854775807", "--extra: "},
+		{"delta exact --in JOB --margin 9223372036854775807", "--margin: "},
+		{"delta exact --in JOB --gap NaN", "--gap: NaN is not positive"},
+		{"delta exact --in JOB --threads 0", "--threads: 0 is outside 1..4096"},
+		{"delta exact --in JOB --schedule NONE", "--schedule: "},
+		{"lumos place --pp 9223372036854775807", "--pp, --dp, --ep: "},
+		{"lumos place --pp 65536 --dp 65536", "PP 65536 x DP 65536"},
+		{"lumos plan --in - --maps MAPS --ocsd o.yaml", "--ocsd needs --fabric"},
+		{"lumos plan --in - --groups 0", "--groups needs --fabric"},
+		{"lumos plan --in - --maps MAPS --fabric f.yaml --bandwidth fast", "--bandwidth"},
+		{"lumos plan --in - --fabric f.yaml --listen x", "--listen needs --ocsd"},
+		{"lumos simulate --arrivals later", "--arrivals: \"later\""},
+		{"lumos simulate --csv NONE", "--csv: "},
+	} {
+		line := strings.NewReplacer("JOB", job, "NONE", none, "MAPS", maps).Replace(c.line)
+		lightpath.Refuse(t, lumosHead+"[]}", []string{c.says}, strings.Fields("topology "+line)...)
+	}
+	if _, err := os.Stat(maps); err == nil {
+		t.Error("a refused command has made the directory of the maps")
+	}
+	lightpath.Refuse(t, lumosHead+"[{\n\"a\": 0,\n\"b\": 9}]}", []string{`links: {"a":0,"b":9} is not three numbers`},
+		"topology", "lumos", "plan", "--in", "-")
+}
