@@ -20,8 +20,8 @@ type Spec struct {
 	MinBytes   int64
 	MaxBytes   int64
 	Factor     float64 // > 1
-	Warmup     int     // untimed iterations
-	Iters      int     // timed iterations
+	Warmup     int     // untimed iterations, at most [MaxCount]
+	Iters      int     // timed iterations, at most [MaxCount]
 	Check      bool    // compare every element of the results
 	// Sync starts every iteration behind a barrier and records its start and end on every rank. Otherwise
 	// iterations run back to back, as in nccl-tests.
@@ -38,6 +38,9 @@ type Spec struct {
 	OutOfPlace, InPlace bool
 }
 
+// MaxCount is the largest number that lightpath-rank takes for iterations, and for milliseconds of a pause.
+const MaxCount = 1 << 30
+
 // Sizes lists the sizes of s, smallest first.
 func (s *Spec) Sizes() []int64 {
 	var sizes []int64
@@ -50,19 +53,6 @@ func (s *Spec) Sizes() []int64 {
 		}
 	}
 	return sizes
-}
-
-// Reduces reports whether a collective has a reduction operator.
-func Reduces(c schedule.Collective) bool {
-	return c == schedule.AllReduce || c == schedule.Reduce || c == schedule.ReduceScatter
-}
-
-func hasRoot(c schedule.Collective) bool {
-	switch c {
-	case schedule.Broadcast, schedule.Reduce, schedule.Gather, schedule.Scatter:
-		return true
-	}
-	return false
 }
 
 // Count returns the element count of a call for S bytes, rounded down.

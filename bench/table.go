@@ -105,14 +105,14 @@ func formatUS(us float64) string {
 }
 
 func opName(r Result) string {
-	if c, err := schedule.ParseCollective(r.Collective); err == nil && Reduces(c) {
+	if c, err := schedule.ParseCollective(r.Collective); err == nil && c.Reduces() {
 		return r.Op
 	}
 	return "none"
 }
 
 func rootName(r Result) string {
-	if c, err := schedule.ParseCollective(r.Collective); err == nil && hasRoot(c) {
+	if c, err := schedule.ParseCollective(r.Collective); err == nil && c.Rooted() {
 		return fmt.Sprint(r.Root)
 	}
 	return "-1"

@@ -11,6 +11,7 @@ import (
 
 	"lightpath/bench/barrier"
 	"lightpath/cmd/lightpath/cli"
+	"lightpath/plans"
 )
 
 func newBarrier() *cobra.Command {
@@ -27,15 +28,15 @@ wakes them (sleep), and gRPC over loopback.`,
 			var sizes []int
 			for _, s := range strings.Split(ranks, ",") {
 				n, err := strconv.Atoi(s)
-				if err != nil || n < 2 {
-					return fmt.Errorf("--ranks: %q is not a number of at least 2", s)
+				if err != nil || n < 2 || n > plans.MaxRanks {
+					return fmt.Errorf("--ranks: %q is not a number from 2 to %d", s, plans.MaxRanks)
 				}
 				sizes = append(sizes, n)
 			}
 			if carrier != "all" && carrier != "shm" && carrier != "grpc" {
 				return fmt.Errorf("--carrier: %q is not shm, grpc or all", carrier)
 			}
-			if err := cmp.Or(cli.AtLeast("--rounds", rounds, 1), cli.CheckOutput("json", jsonOut),
+			if err := cmp.Or(cli.Within("--rounds", rounds, 1, 1e7), cli.CheckOutput("json", jsonOut),
 				cli.CheckOutput("svg", svg)); err != nil {
 				return err
 			}

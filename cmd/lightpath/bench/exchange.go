@@ -15,6 +15,7 @@ import (
 	"lightpath/bench/exchange"
 	"lightpath/bench/workload"
 	"lightpath/cmd/lightpath/cli"
+	"lightpath/plans"
 	"lightpath/plans/fabric"
 )
 
@@ -100,8 +101,9 @@ func (f *exchangeFlags) options() (*exchange.Options, error) {
 	if cli.IsTerminal(os.Stderr) {
 		o.Progress = cli.ProgressLine(true)
 	}
-	err := cmp.Or(cli.AtLeast("-n", f.ranks, 2), cli.AtLeast("--planes", f.planes, 1),
-		cli.AtLeast("--rounds", f.rounds, 1), cli.AtLeast("-i", f.iters, 1), cli.AtLeast("--reconfig", f.reconfig, 0),
+	err := cmp.Or(cli.Within("-n", f.ranks, 2, plans.MaxRanks), cli.Within("--planes", f.planes, 1, plans.MaxPlanes),
+		cli.AtLeast("--rounds", f.rounds, 1), cli.Within("-i", f.iters, 1, bench.MaxCount),
+		cli.AtLeast("--reconfig", f.reconfig, 0),
 		cli.AtLeast("--alpha", f.alpha, 0), cli.AtLeast("--skew", f.skew, 0))
 	if err != nil {
 		return nil, err
@@ -147,7 +149,7 @@ func (f *exchangeFlags) matrix(name string) (exchange.Matrix, error) {
 	case "uniform":
 		m.Demand = func(int) [][]float64 { return uniform(f.ranks) }
 	default:
-		text, err := cli.ReadInput("matrix", name)
+		text, err := cli.ReadArgument(name)
 		if err != nil {
 			return m, err
 		}

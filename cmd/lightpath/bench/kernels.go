@@ -70,16 +70,16 @@ func checkKernels(o *kernels.Options) error {
 		return errors.New("-t: no number of threads")
 	}
 	for _, n := range o.Threads {
-		if n < 1 || n > 256 {
-			return fmt.Errorf("-t: %d is not between 1 and 256", n)
+		if err := cli.Within("-t", n, 1, 256); err != nil {
+			return err
 		}
 		if o.Bytes/n < 4096 {
 			return fmt.Errorf("-b: %d bytes are less than 4096 for each of %d threads", o.Bytes, n)
 		}
 	}
 	for _, n := range o.Sources {
-		if n < 2 || n > 64 {
-			return fmt.Errorf("--sources: %d is not between 2 and 64", n)
+		if err := cli.Within("--sources", n, 2, 64); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/plans"
 )
 
 func newLatency() *cobra.Command {
@@ -42,7 +43,7 @@ ranks. The machine is as it is (none), or a Go or Python program beside the rank
 			if o.Spec.MinBytes, err = bench.ParseBytes(size); err != nil {
 				return fmt.Errorf("-b: %w", err)
 			}
-			if err := cmp.Or(cli.AtLeast("-n", ranks, 2), cli.AtLeast("--calls", calls, 1)); err != nil {
+			if err := cmp.Or(cli.Within("-n", ranks, 2, plans.MaxRanks), cli.Within("--calls", calls, 1, 1e7)); err != nil {
 				return err
 			}
 			for _, l := range loads {

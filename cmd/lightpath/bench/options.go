@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"lightpath/bench"
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/msccl"
+	"lightpath/plans"
 	"lightpath/plans/planner"
 	"lightpath/shim/settings"
 )
@@ -73,7 +75,7 @@ func (f *flags) specs(collective string) ([]bench.Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-o: %w", err)
 	}
-	if !bench.Reduces(s.Collective) {
+	if !s.Collective.Reduces() {
 		ops = ops[:1]
 	}
 	var all []bench.Spec
@@ -149,8 +151,9 @@ func (f *flags) buffers() (bench.Buffers, error) {
 
 func (f *flags) validate(o *bench.Options) error {
 	s := &o.Specs[0]
-	if err := cmp.Or(cli.AtLeast("-n", o.Ranks, 1), cli.AtLeast("-i", s.Iters, 1), cli.AtLeast("-w", s.Warmup, 0),
-		cli.AtLeast("--timeout", o.Deadline, 0), cli.AtLeast("--rest", s.Pause, 0),
+	if err := cmp.Or(cli.Within("-n", o.Ranks, 1, plans.MaxRanks), cli.Within("-i", s.Iters, 1, bench.MaxCount),
+		cli.Within("-w", s.Warmup, 0, bench.MaxCount), cli.AtLeast("--timeout", o.Deadline, 0),
+		cli.Within("--rest", s.Pause, 0, bench.MaxCount*time.Millisecond),
 		cli.Within("-r", s.Root, 0, o.Ranks-1), cli.Within("--planes", o.Planes, 0, settings.MaxPlanes)); err != nil {
 		return err
 	}

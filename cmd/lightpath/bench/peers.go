@@ -17,6 +17,7 @@ import (
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
+	"lightpath/plans"
 )
 
 // peersFlags are the flags as typed.
@@ -112,7 +113,7 @@ func (f *peersFlags) parse() (*peers.Options, error) {
 		return nil, err
 	}
 	for _, n := range f.ranks {
-		if err := cli.AtLeast("--ranks", n, 2); err != nil {
+		if err := cli.Within("--ranks", n, 2, plans.MaxRanks); err != nil {
 			return nil, err
 		}
 	}

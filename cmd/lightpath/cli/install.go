@@ -47,5 +47,5 @@ func SiblingFile(dir, name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%s is neither in %s nor in %s: build it with make", name, filepath.Join(prefix, dir), here)
+	return "", fmt.Errorf("there is no %s: build it with make", candidates[0])
 }

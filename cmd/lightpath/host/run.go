@@ -18,6 +18,7 @@ import (
 
 	"lightpath/bench"
 	"lightpath/cmd/lightpath/cli"
+	"lightpath/plans"
 	"lightpath/shim/recording"
 )
 
@@ -36,7 +37,7 @@ Under srun and without -n, the command becomes the one rank that Slurm says, wit
 variables. Ranks meet at the first node of the step, unless MASTER_ADDR is set.`,
 		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.AtLeast("-n", ranks, 1); err != nil {
+			if err := cli.Within("-n", ranks, 1, plans.MaxRanks); err != nil {
 				return err
 			}
 			// The recorder of calls is preloaded already, and passes them to Lightpath.
