@@ -2,6 +2,7 @@ package barrier
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -28,17 +29,20 @@ const (
 	Sleep Mode = "sleep" // sleeps until the controller wakes it
 )
 
-// Options of a measurement. Zero values mean 8 ranks, 2000 rounds after 200 untimed ones, Spin and shared memory.
+// Options of a measurement. Zero values mean 8 ranks, 2000 rounds, Spin and shared memory.
 type Options struct {
-	Ranks, Rounds, Warmup int
-	Mode                  Mode
+	Ranks, Rounds int
+	Mode          Mode
 	// Dial connects to a port of one plane's controller, which has Ranks ports. If it is nil, Run starts a controller
 	// in this process and connects through shared memory.
 	Dial func(port int) (ocsctl.Client, error)
 	Name string // of the carrier that Dial uses, for the report
-	// Timeout bounds one round; 0: ten seconds.
-	Timeout time.Duration
 }
+
+const (
+	warmup  = 200              // untimed rounds before those that count
+	timeout = 10 * time.Second // bounds one round
+)
 
 // Report is a measurement. Times begin with the last rank's post.
 type Report struct {
@@ -54,11 +58,11 @@ type Report struct {
 	Histogram  []sampling.Bucket    `json:"histogram"` // of All
 }
 
-// Run measures one barrier after the other.
-func Run(o Options) (*Report, error) {
+// Run measures one barrier after the other, until ctx is done.
+func Run(ctx context.Context, o Options) (*Report, error) {
 	o = o.defaults()
-	if o.Ranks < 2 || o.Ranks > controller.MaxPorts || o.Rounds < 1 || o.Warmup < 0 {
-		return nil, fmt.Errorf("barrier: %d ranks, %d rounds after %d", o.Ranks, o.Rounds, o.Warmup)
+	if o.Ranks < 2 || o.Ranks > controller.MaxPorts || o.Rounds < 1 {
+		return nil, fmt.Errorf("barrier: %d ranks, %d rounds", o.Ranks, o.Rounds)
 	}
 	if o.Mode != Spin && o.Mode != Sleep {
 		return nil, fmt.Errorf("barrier: mode %q, want %s or %s", o.Mode, Spin, Sleep)
@@ -96,7 +100,7 @@ func Run(o Options) (*Report, error) {
 	errs := make([]error, o.Ranks)
 	var wg sync.WaitGroup
 	for p, r := range ranks {
-		wg.Go(func() { errs[p] = r.run(&o) })
+		wg.Go(func() { errs[p] = r.run(ctx) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -108,10 +112,8 @@ func Run(o Options) (*Report, error) {
 func (o Options) defaults() Options {
 	o.Ranks = cmp.Or(o.Ranks, 8)
 	o.Rounds = cmp.Or(o.Rounds, 2000)
-	o.Warmup = cmp.Or(o.Warmup, 200)
 	o.Mode = cmp.Or(o.Mode, Spin)
 	o.Name = cmp.Or(o.Name, "shared memory")
-	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	return o
 }
 
@@ -164,7 +166,7 @@ type rank struct {
 }
 
 func newRank(c ocsctl.Client, o *Options) *rank {
-	n := o.Warmup + o.Rounds
+	n := warmup + o.Rounds
 	at := c.State(0).Map
 	r := &rank{client: c, posted: make([]int64, n), seen: make([]int64, n), maps: [2]circuit.Permutation{rotate(at), at}}
 	if o.Mode == Spin {
@@ -199,7 +201,7 @@ func clock() int64 { return int64(time.Since(origin)) }
 const holder = 1
 
 // run posts and waits once per round, on a plane that rank 0 holds.
-func (r *rank) run(o *Options) error {
+func (r *rank) run(ctx context.Context) error {
 	first := r.client.State(0).Epoch
 	for k := range r.posted {
 		epoch := first + uint32(k)
@@ -215,8 +217,11 @@ func (r *rank) run(o *Options) error {
 			if int32(at-epoch) > 0 {
 				break
 			}
-			if clock()-r.posted[k] > int64(o.Timeout) {
-				return fmt.Errorf("barrier: port %d plane 0 epoch %d: not switched in %v", r.client.Port(), epoch, o.Timeout)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if clock()-r.posted[k] > int64(timeout) {
+				return fmt.Errorf("barrier: port %d plane 0 epoch %d: not switched in %v", r.client.Port(), epoch, timeout)
 			}
 			r.wait(epoch)
 		}
@@ -247,7 +252,7 @@ func (r *rank) wait(epoch uint32) {
 // report evaluates the ranks' times.
 func (o *Options) report(ranks []*rank) *Report {
 	all, each := make([]float64, 0, o.Rounds), make([]float64, 0, o.Rounds*len(ranks))
-	for k := o.Warmup; k < o.Warmup+o.Rounds; k++ {
+	for k := warmup; k < warmup+o.Rounds; k++ {
 		last, end := int64(0), int64(0)
 		for _, r := range ranks {
 			last, end = max(last, r.posted[k]), max(end, r.seen[k])
@@ -259,7 +264,7 @@ func (o *Options) report(ranks []*rank) *Report {
 	}
 	slices.Sort(all)
 	slices.Sort(each)
-	took := ranks[0].seen[o.Warmup+o.Rounds-1] - ranks[0].posted[o.Warmup]
+	took := ranks[0].seen[warmup+o.Rounds-1] - ranks[0].posted[warmup]
 	return &Report{
 		Name: o.Name, Mode: o.Mode, Ranks: o.Ranks, Rounds: o.Rounds, CPUs: runtime.NumCPU(),
 		GOMAXPROCS: runtime.GOMAXPROCS(0), All: sampling.PercentilesOf(all), Each: sampling.PercentilesOf(each),

@@ -1,7 +1,9 @@
 package barrier
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -11,7 +13,7 @@ import (
 // TestRun checks that both modes complete every round in order and that the report adds up.
 func TestRun(t *testing.T) {
 	for _, mode := range []Mode{Spin, Sleep} {
-		r, err := Run(Options{Ranks: 4, Rounds: 200, Warmup: 10, Mode: mode})
+		r, err := Run(t.Context(), Options{Ranks: 4, Rounds: 200, Mode: mode})
 		require.NoError(t, err)
 		t.Logf("%s: all %+v, each %+v, period %v", mode, r.All, r.Each, r.Period)
 		n := 0
@@ -30,16 +32,25 @@ func TestRun(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for _, o := range []Options{{Ranks: 1}, {Ranks: -1}, {Rounds: -1}, {Mode: "nap"}} {
-		if _, err := Run(o); err == nil {
+		if _, err := Run(t.Context(), o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}
+	}
+}
+
+// TestInterrupted: a measurement ends with its context.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, Options{Ranks: 2, Rounds: 1 << 20}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }
 
 func BenchmarkBarrier(b *testing.B) {
 	for _, mode := range []Mode{Spin, Sleep} {
 		b.Run(string(mode), func(b *testing.B) {
-			r, err := Run(Options{Rounds: max(b.N, 10), Mode: mode})
+			r, err := Run(b.Context(), Options{Rounds: max(b.N, 10), Mode: mode})
 			require.NoError(b, err)
 			b.ReportMetric(float64(r.All.P50), "p50-ns")
 			b.ReportMetric(float64(r.All.P99), "p99-ns")

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -24,7 +25,7 @@ func newBarrier() *cobra.Command {
 has besides the move. Ranks run in this process. They use shared memory, polling (spin) or sleeping until the controller
 wakes them (sleep), and gRPC over loopback.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			var sizes []int
 			for _, s := range strings.Split(ranks, ",") {
 				n, err := strconv.Atoi(s)
@@ -40,7 +41,7 @@ wakes them (sleep), and gRPC over loopback.`,
 				cli.CheckOutput("svg", svg)); err != nil {
 				return err
 			}
-			reports, err := runBarriers(sizes, rounds, carrier)
+			reports, err := runBarriers(cmd.Context(), sizes, rounds, carrier)
 			if err != nil {
 				return cli.No(err)
 			}
@@ -66,12 +67,12 @@ wakes them (sleep), and gRPC over loopback.`,
 }
 
 // runBarriers measures every carrier and mode at every number of ranks.
-func runBarriers(sizes []int, rounds int, carrier string) ([]*barrier.Report, error) {
+func runBarriers(ctx context.Context, sizes []int, rounds int, carrier string) ([]*barrier.Report, error) {
 	var all []*barrier.Report
 	for _, n := range sizes {
 		if carrier != "grpc" {
 			for _, mode := range []barrier.Mode{barrier.Spin, barrier.Sleep} {
-				r, err := barrier.Run(barrier.Options{Ranks: n, Rounds: rounds, Mode: mode})
+				r, err := barrier.Run(ctx, barrier.Options{Ranks: n, Rounds: rounds, Mode: mode})
 				if err != nil {
 					return nil, err
 				}
@@ -85,7 +86,7 @@ func runBarriers(sizes []int, rounds int, carrier string) ([]*barrier.Report, er
 		if err != nil {
 			return nil, err
 		}
-		r, err := barrier.Run(barrier.Options{Ranks: n, Rounds: rounds, Mode: barrier.Sleep, Dial: dial,
+		r, err := barrier.Run(ctx, barrier.Options{Ranks: n, Rounds: rounds, Mode: barrier.Sleep, Dial: dial,
 			Name: "gRPC, loopback"})
 		stop()
 		if err != nil {

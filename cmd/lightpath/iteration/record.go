@@ -153,6 +153,9 @@ func warnRecording(m *recording.Merged) {
 
 // readRecordings reads the files of a folder.
 func readRecordings(folder string) ([]*recording.File, error) {
+	if _, err := os.ReadDir(folder); err != nil {
+		return nil, fmt.Errorf("--merge: %w", err)
+	}
 	var list []*recording.File
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".record" {

@@ -24,6 +24,7 @@ func TestRecordRefused(t *testing.T) {
 		{[]string{"--merge", dir, "--", "true"}, "--merge reads files"},
 		{[]string{"--merge", dir, "--library", "x"}, "--merge goes with --out only"},
 		{[]string{"--merge", filepath.Join(dir, "none")}, "none: no such file"},
+		{[]string{"--merge", filepath.Join(bad, "h-1.record")}, "h-1.record: not a directory"},
 		{[]string{"--merge", bad}, "h-1.record: no recording of calls: version: is 2, not 1"},
 		{[]string{"--merge", t.TempDir()}, "no process has recorded a communicator"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -209,7 +210,7 @@ func findCached(c *cache.Cache, prefix string) (*cache.Info, error) {
 	}
 	var found *cache.Info
 	for i := range list {
-		if len(prefix) == 0 || len(list[i].Name) < len(prefix) || list[i].Name[:len(prefix)] != prefix {
+		if prefix == "" || !strings.HasPrefix(list[i].Name, prefix) {
 			continue
 		}
 		if found != nil {
