@@ -73,6 +73,9 @@ func (o *flags) operator() (*rpc.Operator, error) {
 // limit.
 func (o *flags) dispatch(ctx context.Context, byController func(context.Context, *rpc.Operator) error,
 	direct func(context.Context) error) error {
+	if err := cli.Positive("--timeout", o.timeout); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	op, err := o.operator()
@@ -86,14 +89,8 @@ func (o *flags) dispatch(ctx context.Context, byController func(context.Context,
 	return byController(ctx, op)
 }
 
-// needOperator is operator for commands that only controllers have.
-func (o *flags) needOperator() (*rpc.Operator, error) {
-	op, err := o.operator()
-	if err == nil && op == nil {
-		err = errors.New("--controller is required, or a --fabric file that names one as host:port")
-	}
-	return op, err
-}
+// errNoController is of commands that only controllers have.
+var errNoController = errors.New("--controller is required, or a --fabric file that names one as host:port")
 
 // operatorName returns the name of this command's user for the history.
 func operatorName() string {

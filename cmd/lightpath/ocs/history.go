@@ -41,6 +41,9 @@ controller that stands by answers too. The controllers are in the fabric file (b
 by --controller or --http. Exits with 1 if none answers.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.Positive("--timeout", o.timeout); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 			defer cancel()
 			events, names, err := o.read(ctx)

@@ -30,16 +30,9 @@ func (o *flags) addOperating(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 }
 
-// operate runs a command at the controller, within its time limit.
+// operate runs a command that only controllers have, within its time limit.
 func (o *flags) operate(ctx context.Context, run func(context.Context, *rpc.Operator) error) error {
-	op, err := o.needOperator()
-	if err != nil {
-		return err
-	}
-	defer cli.HangUp(op)
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	return run(ctx, op)
+	return o.dispatch(ctx, run, func(context.Context) error { return errNoController })
 }
 
 // planePorts is the ports of a plane, for JSON.

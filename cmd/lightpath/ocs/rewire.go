@@ -2,7 +2,6 @@ package ocs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,10 +33,8 @@ so collectives use the circuits as they are.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", cli.InputName(path), err)
 			}
-			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
 				return carryOut(ctx, op, f, steps)
-			}, func(context.Context) error {
-				return errors.New("--controller is required, or a --fabric file that names one as host:port")
 			})
 		},
 	}

@@ -49,10 +49,13 @@ func (o *lumosOutput) add(cmd *cobra.Command) {
 		"socket of the emulated switch, for the fabric file")
 }
 
-// check returns an error if a flag has no effect.
-func (o *lumosOutput) check(fl *pflag.FlagSet) error {
-	return cmp.Or(cli.Needs(fl, "fabric", "ocsd", "endpoint", "reconfig", "pinned-by", "bandwidth", "groups"),
-		cli.Needs(fl, "ocsd", "listen"))
+// requirement reads the requirement of --in, unless a flag has no effect.
+func (o *lumosOutput) requirement(fl *pflag.FlagSet, in string) (*lumos.Requirement, error) {
+	if err := cmp.Or(cli.Needs(fl, "fabric", "ocsd", "endpoint", "reconfig", "pinned-by", "bandwidth", "groups"),
+		cli.Needs(fl, "ocsd", "listen")); err != nil {
+		return nil, err
+	}
+	return cli.DecodeInput("in", in, lumos.DecodeRequirement)
 }
 
 // write writes what the flags ask for.
@@ -132,10 +135,7 @@ func newLumosPlan() *cobra.Command {
 		Short: "Plan a new core for the links that jobs need between leaves",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(cmd.Flags()); err != nil {
-				return err
-			}
-			r, err := cli.DecodeInput("in", in, lumos.DecodeRequirement)
+			r, err := o.requirement(cmd.Flags(), in)
 			if err != nil {
 				return err
 			}
@@ -183,10 +183,7 @@ move others. Each step takes at most the fraction --iota of any leaf's links. --
 DIR/step1, DIR/step2 and so on. "lightpath ocs rewire" carries the steps out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(cmd.Flags()); err != nil {
-				return err
-			}
-			r, err := cli.DecodeInput("in", in, lumos.DecodeRequirement)
+			r, err := o.requirement(cmd.Flags(), in)
 			if err != nil {
 				return err
 			}
