@@ -404,6 +404,27 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
+// TestAbandonAfterClose checks that a call that fails because its endpoint has closed touches no other file that has the
+// descriptor of a connection now.
+func TestAbandonAfterClose(t *testing.T) {
+	e := guarded(t, 2, 1, time.Hour, nil, Failover{})[0]
+	p := e.Planes()[0].(transport.Abandoner)
+	if _, mark, err := p.Lend(&wire.Header{Dst: 1}, make([]byte, 1<<20)); err != nil || mark == 0 {
+		t.Fatalf("mark %d, %v", mark, err)
+	}
+	was := e.conn(0, 1).fd
+	var pipe [2]int
+	require.NoError(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	defer func() { require.NoError(t, errors.Join(unix.Close(pipe[0]), unix.Close(pipe[1]))) }()
+	transporttest.Close(t, e)
+	other, err := unix.FcntlInt(uintptr(pipe[0]), unix.F_DUPFD_CLOEXEC, was) // the descriptor of the connection, if free
+	require.NoError(t, err)
+	p.Abandon()
+	if err := unix.Close(other); err != nil {
+		t.Errorf("descriptor %d of a pipe, which a connection had as %d: %v", other, was, err)
+	}
+}
+
 // TestStrangersDuringResume holds more idle connections than a rank has room for, and resumes a stream meanwhile.
 func TestStrangersDuringResume(t *testing.T) {
 	ev, f := newReports()

@@ -154,6 +154,7 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
+// closeConns closes all sockets. Wait and Abandon may follow Close, and another file may have the descriptor then.
 func (e *endpoint) closeConns() {
 	for _, c := range e.conns {
 		if c.fd < 0 {
@@ -163,5 +164,6 @@ func (e *endpoint) closeConns() {
 		// sends the end of the stream first.
 		_ = unix.Shutdown(c.fd, unix.SHUT_WR)
 		_ = unix.Close(c.fd)
+		c.fd = -1
 	}
 }
