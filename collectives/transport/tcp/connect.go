@@ -21,8 +21,8 @@ const (
 	helloTimeout = 5 * time.Second
 	// extraHandshakes is the number of concurrent handshakes beyond the expected ones.
 	extraHandshakes = 256
-	// filesPause is the pause after an accept that found no free descriptor.
-	filesPause = 10 * time.Millisecond
+	// acceptPause is the pause after an accept that failed, mostly because there was no free descriptor or memory.
+	acceptPause = 10 * time.Millisecond
 	// maxDials is the number of concurrent dials. More could overrun the peers' accept queues.
 	maxDials = 32
 )
@@ -227,10 +227,17 @@ func (m *mesh) acceptAll(ctx context.Context, l *net.TCPListener) {
 	}
 }
 
+// acceptor is the part of a [net.TCPListener] that serve uses. A test replaces it.
+type acceptor interface {
+	Accept() (net.Conn, error)
+	SetDeadline(t time.Time) error
+}
+
 // serve accepts connections until ctx ends, and calls accept for at most limit of them at a time. Then it closes the
 // oldest one: a rank completes its handshake at once, so strangers hold only a bounded number of descriptors and delay
-// no rank. It ignores the errors of a single connection, and returns those of the listener.
-func serve(ctx context.Context, l *net.TCPListener, limit int, accept func(net.Conn) error) error {
+// no rank. An error ends it only if the listener is closed: accept(2) also returns errors of the network and of one
+// connection.
+func serve(ctx context.Context, l acceptor, limit int, accept func(net.Conn) error) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	interrupted := make(chan struct{})
@@ -249,13 +256,13 @@ func serve(ctx context.Context, l *net.TCPListener, limit int, accept func(net.C
 		c, err := l.Accept()
 		switch {
 		case err == nil:
-		case ctx.Err() != nil || transient(err):
-			continue
-		case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
-			time.Sleep(filesPause)
-			continue
-		default:
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
 			return err
+		default:
+			time.Sleep(acceptPause)
+			continue
 		}
 		for queued := false; !queued; {
 			select {
@@ -273,11 +280,6 @@ func serve(ctx context.Context, l *net.TCPListener, limit int, accept func(net.C
 		})
 	}
 	return nil
-}
-
-// transient reports whether err concerns one incoming connection and not the listener.
-func transient(err error) bool {
-	return errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EINTR)
 }
 
 // accept reads a hello and adds the connection if this rank expects it.

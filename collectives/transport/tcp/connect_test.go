@@ -273,6 +273,45 @@ func TestNoDescriptorLeft(t *testing.T) {
 	}
 }
 
+// troubled is a listener whose next accept fails with an error.
+type troubled struct {
+	*net.TCPListener
+	err error
+}
+
+func (l *troubled) Accept() (net.Conn, error) {
+	if err := l.err; err != nil {
+		l.err = nil
+		return nil, &net.OpError{Op: "accept", Err: err}
+	}
+	return l.TCPListener.Accept()
+}
+
+// TestAcceptGoesOnAfterAnError checks that a rank accepts connections after an accept that fails, unless its listener is
+// closed.
+func TestAcceptGoesOnAfterAnError(t *testing.T) {
+	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EPROTO, unix.EHOSTUNREACH} {
+		ls, addrs := listen(t, "127.0.0.1:0", 1)
+		ctx, stop := context.WithCancel(limit(t))
+		var reached bool
+		c, err := net.Dial("tcp", addrs[0])
+		require.NoError(t, err)
+		err = serve(ctx, &troubled{ls[0].ls[0], errno}, 1, func(net.Conn) error {
+			reached = true
+			stop()
+			return nil
+		})
+		if err != nil || !reached {
+			t.Errorf("after %v: %v, accepted: %t", errno, err, reached)
+		}
+		stop()
+		transporttest.Close(t, c, ls[0])
+		if err := serve(limit(t), ls[0].ls[0], 1, nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("closed listener: %v", err)
+		}
+	}
+}
+
 // FuzzHello checks that only a hello with a valid HMAC decodes.
 func FuzzHello(f *testing.F) {
 	b, err := hello{comm: 1, ranks: 2, planes: 3, from: 1}.encode(secret[:])
