@@ -391,7 +391,9 @@ func (p *plane) complete(c *Completion) {
 	default:
 		err := p.receive(q, c)
 		if err == nil && q.toRepost >= p.repostBatch {
-			err = q.qp.PostRecv(uint64(q.rank)<<rankShift|recvBit, q.toRepost)
+			if err = q.qp.PostRecv(uint64(q.rank)<<rankShift|recvBit, q.toRepost); err != nil {
+				err = p.wrapError(q.epoch, fmt.Errorf("receive from rank %d, QP %#x: %w", q.rank, q.qp.Number(), err))
+			}
 			q.toRepost = 0
 		}
 		if err != nil {

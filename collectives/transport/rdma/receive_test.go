@@ -2,10 +2,12 @@ package rdma
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 
 	"lightpath/collectives/transport/internal/poller"
 	"lightpath/collectives/wire"
+	"lightpath/internal/assert"
 )
 
 // receivePlane returns rank 1's plane with rings of two slots in ordinary memory, and no queue pair.
@@ -68,6 +70,24 @@ func receiveAll(t *testing.T, unacknowledged bool, ring, events []byte) {
 		len(q.data) > p.payload) {
 		t.Fatalf("accepted %+v with %d bytes", q.hdr, len(q.data))
 	}
+}
+
+// noReceives is a queue pair that refuses receives.
+type noReceives struct{ QP }
+
+func (noReceives) Number() uint32             { return 0x12 }
+func (noReceives) PostRecv(uint64, int) error { return errors.ErrUnsupported }
+
+// TestRefusedReceive checks that the error of a queue pair that refuses receives names ranks, plane and queue pair.
+func TestRefusedReceive(t *testing.T) {
+	p := receivePlane(t)
+	p.repostBatch, p.peers[0].qp = 1, noReceives{}
+	p.complete(&Completion{ID: recvBit, Bytes: wire.HeaderSize})
+	err := p.peers[0].err
+	if !errors.Is(err, errors.ErrUnsupported) {
+		t.Fatal(err)
+	}
+	assert.Contains(t, err.Error(), "rank 1", "plane 0", "from rank 0", "QP 0x12")
 }
 
 // TestExpand expands counts of 30 bits, also around their wrap.
