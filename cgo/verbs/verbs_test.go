@@ -210,7 +210,7 @@ func TestLosses(t *testing.T) {
 		sh(t, "tc qdisc add dev "+end+" root netem loss 1%")
 		defer sh(t, "tc qdisc del dev "+end+" root")
 	}
-	e := connect(t, devices, 2, 1, rdma.ListenOptions{Timeout: 14, Retries: 7}) // 67 ms
+	e := connect(t, devices, 2, 1, rdma.ListenOptions{Service: rdma.Service{Timeout: 14, Retries: 7}}) // 67 ms
 	defer transporttest.Close(t, e[0], e[1])
 	from, to := e[0].Planes()[0], e[1].Planes()[0]
 	chunk := make([]byte, 64<<10)
@@ -262,7 +262,7 @@ func TestBrokenPlane(t *testing.T) {
 		{"link down", "ip link set pb0 down", "ip link set pb0 up; " + restore},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := connect(t, devices, 2, 2, rdma.ListenOptions{Timeout: impatient})
+			e := connect(t, devices, 2, 2, rdma.ListenOptions{Service: rdma.Service{Timeout: impatient}})
 			require.NoError(t, deliver(t, e))
 			sh(t, c.breaks)
 			mended := false
@@ -344,8 +344,8 @@ func TestRemovedDevice(t *testing.T) {
 	names := strings.Split(strings.Fields(os.Getenv(devicesEnv))[1], ",")
 	d, err := Library{}.Open(names[1])
 	require.NoError(t, err)
-	o := rdma.ListenOptions{Rank: 0, Ranks: 1, Timeout: impatient, Planes: []rdma.PlaneOptions{{Device: d, Port: 1,
-		GIDIndex: -1}}}
+	o := rdma.ListenOptions{Rank: 0, Ranks: 1, Service: rdma.Service{Timeout: impatient},
+		Planes: []rdma.PlaneOptions{{Device: d, Port: 1, GIDIndex: -1}}}
 	l, err := rdma.Listen(o)
 	require.NoError(t, err)
 	// With some drivers, the kernel waits until every process has closed the device.

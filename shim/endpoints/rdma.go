@@ -87,6 +87,15 @@ func circuitsRDMA(c *comm.Core, fab *Fabric) (_ transport.Endpoint, hcas topolog
 // (aside) or on the planes.
 type rdmaWays struct{ unacknowledged, aside bool }
 
+// RDMAService returns the settings for packets of RDMA.
+func RDMAService(c *comm.Core) rdma.Service {
+	ib := &c.Cfg.IB
+	return rdma.Service{
+		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass),
+		ServiceLevel: uint8(ib.ServiceLevel),
+	}
+}
+
 // connectRDMA connects ports of this rank, which it takes over, to the ports of the other ranks. The ranks exchange the
 // numbers of their queue pairs through the leader. No rank returns before all are ready to receive.
 func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint, err error) {
@@ -95,11 +104,8 @@ func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint
 			err = errors.Join(err, mine.Close())
 		}
 	}()
-	ib := &c.Cfg.IB
 	o := rdma.ListenOptions{
-		Rank: c.Rank, Ranks: c.Ranks, Planes: mine.Planes, Unacknowledged: ways.unacknowledged,
-		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass),
-		ServiceLevel: uint8(ib.ServiceLevel),
+		Rank: c.Rank, Ranks: c.Ranks, Planes: mine.Planes, Unacknowledged: ways.unacknowledged, Service: RDMAService(c),
 	}
 	if ways.aside {
 		ip, err := control.Address(c.Cfg.ControlInterfaces())

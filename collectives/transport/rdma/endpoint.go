@@ -69,7 +69,7 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if err := l.checkAddrs(o.Addrs); err != nil {
 		return nil, err
 	}
-	e := &Endpoint{rank: l.o.Rank, planes: l.planes, lossTimeout: lossTimeout(&l.o), requestWait: requestMin}
+	e := &Endpoint{rank: l.o.Rank, planes: l.planes, lossTimeout: lossTimeout(&l.o.Service), requestWait: requestMin}
 	for id, p := range e.planes {
 		for r := range p.peers {
 			if r == e.rank {
@@ -95,9 +95,9 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 	return e, nil
 }
 
-// lossTimeout returns the time for which a device with these options retransmits a packet.
-func lossTimeout(o *ListenOptions) time.Duration {
-	return max(4096*time.Nanosecond<<o.Timeout*time.Duration(max(o.Retries, 1)), minLossTimeout)
+// lossTimeout returns the time for which a device retransmits a packet.
+func lossTimeout(s *Service) time.Duration {
+	return max(4096*time.Nanosecond<<s.Timeout*time.Duration(max(s.Retries, 1)), minLossTimeout)
 }
 
 // checkAddrs returns an error if the addresses of two ranks are incompatible.
@@ -112,18 +112,8 @@ func (l *Listener) checkAddrs(all []Addrs) error {
 			return fmt.Errorf("rdma: rank %d has %d planes of %d slots of %d bytes, rank %d has %d of %d of %d",
 				r, len(a.Planes), a.Slots, a.Payload, rank, len(l.addrs.Planes), l.addrs.Slots, l.addrs.Payload)
 		}
-		for id := range a.Planes {
-			switch p, mine := &a.Planes[id], &l.addrs.Planes[id]; {
-			case a.Unacknowledged != l.addrs.Unacknowledged || a.Control.IsValid() != l.addrs.Control.IsValid():
-				return fmt.Errorf("rdma: plane %d: ranks %d and %d differ in the use of acknowledgements or of the control network",
-					id, r, rank)
-			case len(p.QPs) != l.o.Ranks:
-				return fmt.Errorf("rdma: plane %d: rank %d has %d queue pairs, want %d", id, r, len(p.QPs), l.o.Ranks)
-			case p.Ethernet != mine.Ethernet:
-				return fmt.Errorf("rdma: plane %d: ranks %d and %d are not both on Ethernet or both on InfiniBand", id, r, rank)
-			case !p.GID.IsValid() || p.MTU < 256:
-				return fmt.Errorf("rdma: plane %d: rank %d is at GID %v with an MTU of %d bytes", id, r, p.GID, p.MTU)
-			}
+		if a.Unacknowledged != l.addrs.Unacknowledged || a.Control.IsValid() != l.addrs.Control.IsValid() {
+			return fmt.Errorf("rdma: ranks %d and %d differ in the use of acknowledgements or of the control network", r, rank)
 		}
 	}
 	return nil
@@ -131,14 +121,9 @@ func (l *Listener) checkAddrs(all []Addrs) error {
 
 // connect connects the queue pair to rank r, whose address on the plane is a.
 func (l *Listener) connect(p *plane, a *PlaneAddr, r int) error {
-	q, mine, po := &p.peers[r], &l.addrs.Planes[p.id], &l.o.Planes[p.id]
+	q := &p.peers[r]
 	q.remote, q.remoteKey = a.Base+uint64(l.o.Rank*p.slots*p.slot), a.Key
-	return q.qp.Connect(&Path{
-		Port: po.Port, GIDIndex: po.GIDIndex, Ethernet: a.Ethernet,
-		PeerGID: a.GID.As16(), PeerLID: a.LID, PeerQPN: a.QPs[l.o.Rank], PeerPSN: a.PSN,
-		PSN: mine.PSN, MTU: min(a.MTU, mine.MTU), TrafficClass: l.o.TrafficClass, ServiceLevel: l.o.ServiceLevel,
-		Timeout: l.o.Timeout, Retries: l.o.Retries,
-	})
+	return l.o.Planes[p.id].Connect(q.qp, l.o.Rank, &l.addrs.Planes[p.id], a, l.o.Service)
 }
 
 // open adds all completion queues, devices and the control socket to a poller.

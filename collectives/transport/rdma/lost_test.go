@@ -20,7 +20,9 @@ import (
 )
 
 // lossy has no acknowledgements and a short loss timeout of half a second.
-var lossy = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 17, Retries: 1, Unacknowledged: true, Slots: 8}
+var lossy = rdma.ListenOptions{
+	Control: "127.0.0.1:0", Service: rdma.Service{Timeout: 17, Retries: 1}, Unacknowledged: true, Slots: 8,
+}
 
 // waitFor is like until, but waits on the endpoint between calls, as package exec does.
 func waitFor(t *testing.T, name string, e transport.Endpoint, f func() (bool, error)) error {

@@ -170,6 +170,24 @@ func (po *PlaneOptions) Address() (a PlaneAddr, err error) {
 	}, nil
 }
 
+// Connect connects a queue pair of a rank, whose address on the plane is mine, to a peer at a. It returns an error if
+// the addresses do not fit each other.
+func (po *PlaneOptions) Connect(q QP, rank int, mine, a *PlaneAddr, s Service) error {
+	switch {
+	case len(a.QPs) != len(mine.QPs):
+		return fmt.Errorf("the peer has %d queue pairs, want %d", len(a.QPs), len(mine.QPs))
+	case a.Ethernet != mine.Ethernet:
+		return errors.New("the ports are not both on Ethernet or both on InfiniBand")
+	case !a.GID.IsValid() || a.MTU < 256:
+		return fmt.Errorf("the peer is at GID %v with an MTU of %d bytes", a.GID, a.MTU)
+	}
+	return q.Connect(&Path{
+		Port: po.Port, GIDIndex: po.GIDIndex, Ethernet: a.Ethernet,
+		PeerGID: a.GID.As16(), PeerLID: a.LID, PeerQPN: a.QPs[rank], PeerPSN: a.PSN,
+		PSN: mine.PSN, MTU: min(a.MTU, mine.MTU), Service: s,
+	})
+}
+
 // peer returns the state of the flows to and from a rank. The caller holds e.mu.
 func (p *plane) peer(rank int) (*peer, error) {
 	if rank < 0 || rank >= len(p.peers) || rank == p.rank {

@@ -48,10 +48,7 @@ type ListenOptions struct {
 	// wrong packets of a write of several packets, because its completer moves a counter meanwhile. The peer rejects
 	// those packets (REM_INV_REQ_ERR). A write of one packet avoids this.
 	Slots, Payload int
-	// Timeout and Retries determine when a peer is lost: see [Path].
-	Timeout, Retries uint8
-	// TrafficClass and ServiceLevel are the packets' priority.
-	TrafficClass, ServiceLevel uint8
+	Service
 	// Unacknowledged selects UC queue pairs. It requires Control.
 	Unacknowledged bool
 	// Control is "host:port" on the control network (port 0 picks a free port). If it is set, counts are out-of-band

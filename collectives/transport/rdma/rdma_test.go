@@ -77,8 +77,9 @@ func TestConformance(t *testing.T) { transporttest.Run(t, suite(rdma.ListenOptio
 
 // Options with out-of-band counts.
 var (
-	outOfBand      = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 18, Retries: 6}
-	unacknowledged = rdma.ListenOptions{Control: "127.0.0.1:0", Timeout: 18, Retries: 6, Unacknowledged: true}
+	patient        = rdma.Service{Timeout: 18, Retries: 6}
+	outOfBand      = rdma.ListenOptions{Control: "127.0.0.1:0", Service: patient}
+	unacknowledged = rdma.ListenOptions{Control: "127.0.0.1:0", Service: patient, Unacknowledged: true}
 )
 
 func TestConformanceOutOfBand(t *testing.T) { transporttest.Run(t, suite(outOfBand)) }

@@ -150,10 +150,15 @@ type Path struct {
 	PeerPSN  uint32 // number of the first packet that the peer sends
 	PSN      uint32 // number of the first packet that this queue pair sends
 	MTU      int    // bytes: 256, 512, ... 4096
-	// TrafficClass and ServiceLevel are the packets' priority.
-	TrafficClass, ServiceLevel uint8
+	Service
+}
+
+// Service says when a peer is lost, and which priority packets have.
+type Service struct {
 	// A packet is lost after Retries timeouts of 4.096 us * 2^Timeout each.
 	Timeout, Retries uint8
+	// TrafficClass and ServiceLevel are the packets' priority.
+	TrafficClass, ServiceLevel uint8
 }
 
 // Flags of a [SendRequest].

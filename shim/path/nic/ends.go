@@ -55,11 +55,8 @@ func (p *ports) listen(x *Path) (mine offer, lanes int, err error) {
 	if p.Ports, err = endpoints.OpenPorts(c, hcas, planes); err != nil {
 		return mine, 0, err
 	}
-	ib := &c.Cfg.IB
 	p.end, mine.Ports, err = rendezvous.Listen(rendezvous.Options{
-		Rank: c.Rank, Ranks: c.Ranks, Planes: p.Planes, Circuits: x.circuits,
-		Timeout: uint8(ib.Timeout), Retries: uint8(ib.Retries), TrafficClass: uint8(ib.TrafficClass),
-		ServiceLevel: uint8(ib.ServiceLevel),
+		Rank: c.Rank, Ranks: c.Ranks, Planes: p.Planes, Circuits: x.circuits, Service: endpoints.RDMAService(c),
 	})
 	if err != nil {
 		return mine, 0, fmt.Errorf("%s: %w", p, err)

@@ -34,10 +34,7 @@ type Options struct {
 	// Circuits is set for planes with circuits. They move after the messages have completed at both ranks, so no packet
 	// may be in flight then. So a received message completes only after its offer is acknowledged.
 	Circuits bool
-	// Timeout and Retries determine when a peer is lost, TrafficClass and ServiceLevel are the packets' priority: see
-	// [rdma.Path].
-	Timeout, Retries           uint8
-	TrafficClass, ServiceLevel uint8
+	rdma.Service
 }
 
 // Addrs are a rank's addresses by plane, which the bootstrap distributes to all ranks.
@@ -80,8 +77,8 @@ func (e *Endpoint) Connect(all []Addrs) error {
 			if r == o.Rank {
 				continue
 			}
-			if len(all[r]) != len(e.planes) || len(all[r][id].QPs) != o.Ranks || all[r][id].Ethernet != mine.Ethernet {
-				return fmt.Errorf("rendezvous: plane %d: ranks %d and %d have different planes or kinds of ports", id, r, o.Rank)
+			if len(all[r]) != len(e.planes) {
+				return fmt.Errorf("rendezvous: rank %d has %d planes, rank %d has %d", r, len(all[r]), o.Rank, len(e.planes))
 			}
 			if err := p.connect(&all[r][id], mine, r, o); err != nil {
 				return fmt.Errorf("rendezvous: rank %d, plane %d: connect QP %#x to rank %d: %w",
@@ -157,14 +154,9 @@ func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
 
 // connect connects the queue pair to rank r, whose address on the plane is a.
 func (p *plane) connect(a, mine *rdma.PlaneAddr, r int, o *Options) error {
-	q, po := &p.pairs[r], &o.Planes[p.id]
+	q := &p.pairs[r]
 	q.remote, q.remoteKey = a.Base+uint64(o.Rank*window*offerSize), a.Key
-	return q.qp.Connect(&rdma.Path{
-		Port: po.Port, GIDIndex: po.GIDIndex, Ethernet: a.Ethernet,
-		PeerGID: a.GID.As16(), PeerLID: a.LID, PeerQPN: a.QPs[o.Rank], PeerPSN: a.PSN,
-		PSN: mine.PSN, MTU: min(a.MTU, mine.MTU),
-		TrafficClass: o.TrafficClass, ServiceLevel: o.ServiceLevel, Timeout: o.Timeout, Retries: o.Retries,
-	})
+	return o.Planes[p.id].Connect(q.qp, o.Rank, mine, a, o.Service)
 }
 
 // close closes the queue pairs, the completion queue and the regions, and unmaps the memory.
