@@ -112,6 +112,19 @@ func Decode(b []byte, h *Header) error {
 	return nil
 }
 
+// DecodeFrame decodes the header of a whole frame into h, and returns the payload.
+// Hot path: no allocation, no locks, no logging.
+func DecodeFrame(b []byte, h *Header) (payload []byte, err error) {
+	if err := Decode(b, h); err != nil {
+		return nil, err
+	}
+	payload = b[HeaderSize:]
+	if int(h.Length) != len(payload) {
+		return nil, fmt.Errorf("frame of %d bytes, its header says %d", len(payload), h.Length)
+	}
+	return payload, nil
+}
+
 // CheckFlow returns an error if h is not a frame of the flow from src to dst on plane.
 func (h *Header) CheckFlow(src, dst, plane int) error {
 	if int(h.Src) != src || int(h.Dst) != dst || int(h.Plane) != plane {

@@ -100,6 +100,20 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
+// TestDecodeFrame decodes frames whose payload is as long as the header says, or is not.
+func TestDecodeFrame(t *testing.T) {
+	b := make([]byte, HeaderSize)
+	Encode(&Header{Length: 2}, b)
+	b = append(b, "payload"...)
+	for n := range len(b) + 1 {
+		var h Header
+		payload, err := DecodeFrame(b[:n], &h)
+		if (err == nil) != (n == HeaderSize+2) || err == nil && string(payload) != "pa" {
+			t.Errorf("%d bytes: %q, %v", n, payload, err)
+		}
+	}
+}
+
 func TestEncodeAndDecodeDoNotAllocate(t *testing.T) {
 	var b [HeaderSize]byte
 	var out Header

@@ -3,7 +3,6 @@ package ebpf
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"lightpath/collectives/wire"
 )
@@ -34,7 +33,10 @@ const (
 // FrameOverhead is the size of all headers of a frame over IPv4 in bytes, including the Ethernet header.
 const FrameOverhead = 14 + ipHeaders4 + headSize
 
-var errNoFrame = errors.New("datagram is shorter than a frame's header")
+var (
+	errNoFrame = errors.New("datagram is shorter than a frame's header")
+	errEmpty   = errors.New("frame without payload")
+)
 
 // tag identifies an operation for the eBPF programs. Consecutive operations of a communicator have different tags.
 func tag(comm, op uint64) uint32 {
@@ -54,12 +56,8 @@ func decode(b []byte, h *wire.Header) (sequence uint32, payload []byte, err erro
 	if len(b) < headSize {
 		return 0, nil, errNoFrame
 	}
-	if err := wire.Decode(b[prefixSize:], h); err != nil {
-		return 0, nil, err
+	if payload, err = wire.DecodeFrame(b[prefixSize:], h); err == nil && len(payload) == 0 {
+		err = errEmpty
 	}
-	payload = b[headSize:]
-	if len(payload) == 0 || int(h.Length) != len(payload) {
-		return 0, nil, fmt.Errorf("frame of %d bytes, its header says %d", len(payload), h.Length)
-	}
-	return binary.LittleEndian.Uint32(b[atSequence:]), payload, nil
+	return binary.LittleEndian.Uint32(b[atSequence:]), payload, err
 }

@@ -179,21 +179,13 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 }
 
 // decode decodes the oldest message as a frame.
-func (p *plane) decode(q *peer) error {
+func (p *plane) decode(q *peer) (err error) {
 	rx := &q.rx
-	b := rx.message()
-	if err := wire.Decode(b, &rx.hdr); err != nil {
-		return err
+	if rx.data, err = wire.DecodeFrame(rx.message(), &rx.hdr); err == nil {
+		err = rx.hdr.CheckFlow(q.rank, p.e.rank, p.id)
 	}
-	rx.data = b[wire.HeaderSize:]
-	if int(rx.hdr.Length) != len(rx.data) {
-		return fmt.Errorf("frame of %d bytes, its header says %d", len(rx.data), rx.hdr.Length)
-	}
-	if err := rx.hdr.CheckFlow(q.rank, p.e.rank, p.id); err != nil {
-		return err
-	}
-	rx.decoded = true
-	return nil
+	rx.decoded = err == nil
+	return err
 }
 
 // Release implements [transport.Plane].

@@ -169,15 +169,12 @@ func (p *plane) decodeHead() (bool, error) {
 }
 
 // decode reads a frame into p.head and p.data and checks that it may arrive here. tag is the slot's epoch.
-func (p *plane) decode(slot []byte, tag uint32) error {
-	if err := wire.Decode(slot, &p.head); err != nil {
+func (p *plane) decode(slot []byte, tag uint32) (err error) {
+	h := &p.head
+	if p.data, err = wire.DecodeFrame(slot, h); err != nil {
 		return err
 	}
-	p.data = slot[wire.HeaderSize:]
-	h := &p.head
 	switch ranks := len(p.queues); {
-	case int(h.Length) != len(p.data):
-		return fmt.Errorf("frame of %d bytes, its header says %d", len(p.data), h.Length)
 	case len(p.data) > p.payload:
 		return fmt.Errorf("frame of %d bytes, want at most %d", len(p.data), p.payload)
 	case h.Epoch != tag:

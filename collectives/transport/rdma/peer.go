@@ -205,23 +205,15 @@ func (p *plane) corrupt(q *peer, err error) error {
 }
 
 // decode decodes the oldest frame that has arrived.
-func (p *plane) decode(q *peer) error {
+func (p *plane) decode(q *peer) (err error) {
 	slot := int(q.next) & (p.slots - 1)
 	size := int(q.sizes[slot])
 	if size > p.slot {
 		return fmt.Errorf("frame of %d bytes in a slot of %d", size, p.slot)
 	}
-	b := q.ring[slot*p.slot:][:size]
-	if err := wire.Decode(b, &q.hdr); err != nil {
-		return err
+	if q.data, err = wire.DecodeFrame(q.ring[slot*p.slot:][:size], &q.hdr); err == nil {
+		err = q.hdr.CheckFlow(q.rank, p.rank, p.id)
 	}
-	q.data = b[wire.HeaderSize:]
-	if int(q.hdr.Length) != len(q.data) {
-		return fmt.Errorf("frame of %d bytes, its header says %d", len(q.data), q.hdr.Length)
-	}
-	if err := q.hdr.CheckFlow(q.rank, p.rank, p.id); err != nil {
-		return err
-	}
-	q.decoded = true
-	return nil
+	q.decoded = err == nil
+	return err
 }

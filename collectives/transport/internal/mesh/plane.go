@@ -112,19 +112,12 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 }
 
 // decode decodes slot as the oldest frame of in.
-func (p *plane) decode(in *inbox, slot []byte, src int) error {
-	if err := wire.Decode(slot, &in.hdr); err != nil {
-		return err
+func (p *plane) decode(in *inbox, slot []byte, src int) (err error) {
+	if in.data, err = wire.DecodeFrame(slot, &in.hdr); err == nil {
+		err = in.hdr.CheckFlow(src, p.e.rank, p.id)
 	}
-	in.data = slot[wire.HeaderSize:]
-	if int(in.hdr.Length) != len(in.data) {
-		return fmt.Errorf("frame of %d bytes, its header says %d", len(in.data), in.hdr.Length)
-	}
-	if err := in.hdr.CheckFlow(src, p.e.rank, p.id); err != nil {
-		return err
-	}
-	in.decoded = true
-	return nil
+	in.decoded = err == nil
+	return err
 }
 
 // Release implements [transport.Plane].
