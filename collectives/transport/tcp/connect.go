@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -172,11 +171,6 @@ func newMesh(l *Listener, o Options, fail context.CancelCauseFunc) *mesh {
 	return m
 }
 
-func (o *Options) hello(plane, to, purpose int) hello {
-	return hello{comm: o.Comm, ranks: uint32(len(o.Addrs)), planes: uint32(o.Planes),
-		from: uint32(o.Rank), to: uint32(to), plane: uint32(plane), via: uint32(plane), purpose: uint32(purpose)}
-}
-
 // dialAll dials every lower rank on every plane.
 func (m *mesh) dialAll(ctx context.Context) {
 	slots := make(chan struct{}, maxDials)
@@ -205,14 +199,7 @@ func (m *mesh) dial(ctx context.Context, plane, to int) error {
 	}
 	defer c.Close()
 	defer interruptWith(ctx, c)()
-	hello, err := m.o.hello(plane, to, forMesh).encode(m.o.Secret[:])
-	if err != nil {
-		return err
-	}
-	if _, err := c.Write(hello); err != nil {
-		return err
-	}
-	if _, _, err := readReply(c, hello, m.o.Secret[:]); err != nil {
+	if _, _, err := m.o.greet(c, m.o.hello(plane, to, forMesh)); err != nil {
 		return err
 	}
 	return m.add(c, plane, to)
@@ -284,24 +271,16 @@ func serve(ctx context.Context, l acceptor, limit int, accept func(net.Conn) err
 
 // accept reads a hello and adds the connection if this rank expects it.
 func (m *mesh) accept(c net.Conn) error {
-	var hello [helloSize]byte
-	if _, err := io.ReadFull(c, hello[:]); err != nil {
-		return err
-	}
-	got, err := decodeHello(hello[:], m.o.Secret[:])
+	got, hello, err := m.o.readHello(c)
 	if err != nil {
 		return err
 	}
-	want := m.o.hello(int(got.plane), m.o.Rank, forMesh)
-	want.from = got.from
-	if got != want || got.plane >= want.planes || got.from >= want.ranks || got.from <= want.to {
+	if got.purpose != forMesh || got.via != got.plane || got.from < got.to ||
+		m.connected(int(got.plane), int(got.from)) {
 		return errRejected
 	}
 	// The reply is sent before add, because the last add ends Connect and closes c.
-	if m.connected(int(got.plane), int(got.from)) {
-		return errRejected
-	}
-	if _, err := c.Write(reply(hello[:], 0, m.o.Secret[:])); err != nil {
+	if _, err := c.Write(reply(hello, 0, m.o.Secret[:])); err != nil {
 		return err
 	}
 	return m.add(c, int(got.plane), int(got.from))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 )
 
 // A connection begins with a hello from the rank that dials and a reply from the rank that accepts. Each proves that
@@ -84,6 +85,41 @@ func decodeHello(b, secret []byte) (h hello, err error) {
 		*v = le.Uint32(b[20+4*i:])
 	}
 	return h, nil
+}
+
+// hello returns a hello of this rank.
+func (o *Options) hello(plane, to, purpose int) hello {
+	return hello{comm: o.Comm, ranks: uint32(len(o.Addrs)), planes: uint32(o.Planes),
+		from: uint32(o.Rank), to: uint32(to), plane: uint32(plane), via: uint32(plane), purpose: uint32(purpose)}
+}
+
+// greet sends a hello over a new connection. It returns the reply and its position.
+func (o *Options) greet(c net.Conn, h hello) (answer []byte, at uint64, err error) {
+	b, err := h.encode(o.Secret[:])
+	if err == nil {
+		_, err = c.Write(b)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return readReply(c, b, o.Secret[:])
+}
+
+// readHello reads a hello from another rank of the communicator. It returns the hello and its encoding.
+func (o *Options) readHello(c net.Conn) (got hello, b []byte, err error) {
+	b = make([]byte, helloSize)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return got, nil, err
+	}
+	if got, err = decodeHello(b, o.Secret[:]); err != nil {
+		return got, nil, err
+	}
+	want := o.hello(int(got.plane), o.Rank, int(got.purpose))
+	want.from, want.via = got.from, got.via
+	if got != want || got.plane >= want.planes || got.via >= want.planes || got.from >= want.ranks || got.from == want.to {
+		return got, nil, errRejected
+	}
+	return got, b, nil
 }
 
 // reply returns the reply to an encoded hello or reply.

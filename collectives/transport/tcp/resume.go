@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
@@ -41,14 +40,7 @@ func (g *guard) call(c *conn, via, purpose int, limit time.Duration) error {
 	}
 	h := g.o.hello(c.plane, c.peer, purpose)
 	h.via = uint32(via)
-	hello, err := h.encode(g.o.Secret[:])
-	if err != nil {
-		return err
-	}
-	if _, err := to.Write(hello); err != nil {
-		return err
-	}
-	answer, at, err := readReply(to, hello, g.o.Secret[:])
+	answer, at, err := g.o.greet(to, h)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errMute
 	}
@@ -66,18 +58,9 @@ func (g *guard) call(c *conn, via, purpose int, limit time.Duration) error {
 
 // accept resumes a stream over a connection that another rank has dialed.
 func (g *guard) accept(from net.Conn) error {
-	var hello [helloSize]byte
-	if _, err := io.ReadFull(from, hello[:]); err != nil {
-		return err
-	}
-	got, err := decodeHello(hello[:], g.o.Secret[:])
+	got, hello, err := g.o.readHello(from)
 	if err != nil {
 		return err
-	}
-	want := g.o.hello(int(got.plane), g.e.rank, int(got.purpose))
-	want.from, want.via = got.from, got.via
-	if got != want || got.plane >= want.planes || got.via >= want.planes || got.from >= want.ranks || got.from == want.to {
-		return errRejected
 	}
 	c := g.e.planes[got.plane].(*plane).conns[got.from]
 	higher := c.peer > g.e.rank
@@ -112,7 +95,7 @@ func (g *guard) accept(from net.Conn) error {
 	if lost {
 		return errRejected
 	}
-	answer := reply(hello[:], mine, g.o.Secret[:])
+	answer := reply(hello, mine, g.o.Secret[:])
 	if _, err := from.Write(answer); err != nil || got.purpose != forResume {
 		return err
 	}
