@@ -2,7 +2,7 @@ package exec
 
 import "lightpath/collectives/program"
 
-// countParts counts the operations of each message in t.parts.
+// countParts counts the operations of each message in t.opsLeft.
 func (t *Task) countParts() {
 	t.opsLeft = resize(t.opsLeft, len(t.prog.MsgBytes))
 	clear(t.opsLeft)

@@ -40,7 +40,7 @@ type Endpoint struct {
 	ready bool // a message has become complete, or a flow has failed, since Arm
 }
 
-// newEndpoint returns an endpoint without connections. After an error the caller closes it.
+// newEndpoint returns an endpoint without connections.
 func newEndpoint(o *ListenOptions, payload int, by *Options) (*Endpoint, error) {
 	e := &Endpoint{rank: o.Rank, ranks: o.Ranks, linger: by.Linger, failed: by.Failed}
 	const line = shmring.DoorbellSize

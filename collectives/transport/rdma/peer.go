@@ -12,14 +12,11 @@ import (
 const (
 	immShift       = 30
 	immMask        = 1<<immShift - 1
-	immData        = 0 // the count is the number of the frame
-	immCredit      = 1 // the count is the number of frames that the writer has released
-	immClosing     = 2 // the writer closes
-	creditParts    = 4 // credit messages per ring
-	reservedSends  = 2 // for a flush and a closing message
-	recvBit        = 1 << 63
-	rankShift      = 48
-	requestMask    = 1<<rankShift - 1
+	immData        = 0               // the count is the number of the frame
+	immCredit      = 1               // the count is the number of frames that the writer has released
+	immClosing     = 2               // the writer closes
+	creditParts    = 4               // credit messages per ring
+	reservedSends  = 2               // for a flush and a closing message
 	controlRecvs   = creditParts + 1 // for credits in flight and a closing message
 	maxInlineFrame = 1 << 10         // limit of inlined frames in bytes, also if the device supports more
 )
@@ -100,19 +97,19 @@ func (p *plane) frame(q *peer, i int, h *wire.Header, payload []byte, g localKey
 	return true
 }
 
-// post numbers and posts requests, and returns the number posted. It signals every p.signalEvery-th request.
+// post numbers and posts requests, and returns the number posted. It signals every p.batch-th request.
 // Hot path: no allocation, no logging.
 func (p *plane) post(q *peer, r []SendRequest) (int, error) {
 	for i := range r {
 		id := q.posted + uint64(i) + 1
 		// With out-of-band counts a flush, which is not a frame, may not be posted. So the last request is signalled.
-		if last := p.outOfBand && i == len(r)-1; last || id-q.signaled >= uint64(p.signalEvery) {
+		if last := p.outOfBand && i == len(r)-1; last || id-q.signaled >= uint64(p.batch) {
 			r[i].Flags |= SendSignaled
 		}
 		if r[i].Flags&SendSignaled != 0 {
 			q.signaled = id
 		}
-		r[i].ID = uint64(q.rank)<<rankShift | id&requestMask
+		r[i].ID = SendID(q.rank, id)
 	}
 	n, err := q.qp.PostSend(r)
 	for i := range n {

@@ -17,20 +17,19 @@ import (
 const (
 	// burst is the largest number of frames that one TrySend sends, with one call of PostSend.
 	burst = 4
-	// batch is the number of completions of one CQ.Poll, maxPolls the number of polls in a row.
-	batch, maxPolls = 32, 4
+	// maxPolls is the number of polls in a row.
+	maxPolls = 4
 )
 
 // plane is a [transport.Borrower] with a queue pair per peer and one completion queue.
 type plane struct {
-	e           *Endpoint
-	rank, id    int
-	slots       int
-	slot        int // size of a slot in bytes
-	payload     int // largest payload of a frame in bytes
-	signalEvery int // every n-th request is signalled
-	sendDepth   int // send requests of a queue pair
-	repostBatch int // receives that are posted again with one call
+	e         *Endpoint
+	rank, id  int
+	slots     int
+	slot      int // size of a slot in bytes
+	payload   int // largest payload of a frame in bytes
+	batch     int // requests per signal, released frames per credit, and receives that are posted again with one call
+	sendDepth int // send requests of a queue pair
 
 	outOfBand      bool // counts use the control network
 	unacknowledged bool // queue pairs are UC
@@ -48,7 +47,7 @@ type plane struct {
 
 	failed error // of the first peer whose flows have failed
 
-	wc     [batch]Completion
+	wc     [32]Completion
 	wrs    [burst]SendRequest
 	single [1]SendRequest
 }
@@ -57,10 +56,10 @@ type plane struct {
 func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
 	p := &plane{
 		rank: o.Rank, id: id, slots: o.Slots, slot: slotSize(o.Payload), payload: o.Payload,
-		signalEvery: max(o.Slots/creditParts, 1), repostBatch: max(o.Slots/creditParts, 1), peers: make([]peer, o.Ranks),
+		batch: max(o.Slots/creditParts, 1), peers: make([]peer, o.Ranks),
 		outOfBand: o.Control != "", unacknowledged: o.Unacknowledged,
 	}
-	p.sendDepth = 2*o.Slots + reservedSends + p.signalEvery
+	p.sendDepth = 2*o.Slots + reservedSends + p.batch
 	a, err := p.open(&o.Planes[id])
 	if err != nil {
 		_ = p.close()
@@ -87,7 +86,7 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 	_, a.Key = p.regions[0].Keys()
 	p.stageKey, _ = p.regions[1].Keys()
 	a.Base = uint64(uintptr(unsafe.Pointer(&p.memory[0])))
-	recvs := p.slots + controlRecvs + p.repostBatch
+	recvs := p.slots + controlRecvs + p.batch
 	if p.cq, err = po.Device.NewCQ(max(1, (len(p.peers)-1)*(p.sendDepth+recvs))); err != nil {
 		return a, fmt.Errorf("completion queue: %w", err)
 	}
@@ -105,7 +104,7 @@ func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
 			Unacknowledged: p.unacknowledged, CQ: p.cq, Port: po.Port, Sends: p.sendDepth, Recvs: recvs, Inline: inline,
 		})
 		if err == nil {
-			err = q.qp.PostRecv(uint64(r)<<rankShift|recvBit, recvs)
+			err = q.qp.PostRecv(RecvID(r), recvs)
 		}
 		if err != nil {
 			return a, fmt.Errorf("queue pair to rank %d: %w", r, err)
@@ -318,7 +317,7 @@ func (p *plane) Release(src int) {
 	}
 	q.decoded, q.data = false, nil
 	q.next++
-	if q.next-q.credited >= uint64(p.signalEvery) {
+	if q.next-q.credited >= uint64(p.batch) {
 		p.sendCredit(q)
 	}
 }
@@ -380,7 +379,7 @@ func (p *plane) pollCQ() (some bool, err error) {
 		for i := range n {
 			p.complete(&p.wc[i])
 		}
-		if n < batch {
+		if n < len(p.wc) {
 			break
 		}
 	}
@@ -390,7 +389,7 @@ func (p *plane) pollCQ() (some bool, err error) {
 // complete handles one completion.
 // Hot path: no allocation, no logging.
 func (p *plane) complete(c *Completion) {
-	q := &p.peers[int(c.ID&^recvBit>>rankShift)]
+	q := &p.peers[c.Rank()]
 	switch {
 	case c.Status != Success:
 		if q.err == nil {
@@ -399,8 +398,8 @@ func (p *plane) complete(c *Completion) {
 				Status: c.Status, Vendor: c.Vendor, Note: p.dev.note,
 			})
 		}
-	case c.ID&recvBit == 0:
-		if q.completed += (c.ID - q.completed) & requestMask; q.completed == q.posted {
+	case !c.Received():
+		if q.completed = c.Number(q.completed); q.completed == q.posted {
 			q.left = q.sent
 		}
 		if q.creditPending {
@@ -408,8 +407,8 @@ func (p *plane) complete(c *Completion) {
 		}
 	default:
 		err := p.receive(q, c)
-		if err == nil && q.toRepost >= p.repostBatch {
-			if err = q.qp.PostRecv(uint64(q.rank)<<rankShift|recvBit, q.toRepost); err != nil {
+		if err == nil && q.toRepost >= p.batch {
+			if err = q.qp.PostRecv(RecvID(q.rank), q.toRepost); err != nil {
 				err = p.wrapError(q.epoch, fmt.Errorf("receive from rank %d, QP %#x: %w", q.rank, q.qp.Number(), err))
 			}
 			q.toRepost = 0

@@ -21,7 +21,7 @@ func receivePlane(t testing.TB) *plane {
 	const payload = 1 << 10
 	p := &plane{
 		e: &Endpoint{poll: set}, rank: 1, slots: 2, slot: slotSize(payload), payload: payload,
-		signalEvery: 1, repostBatch: 1 << 30, peers: make([]peer, 2),
+		batch: 1 << 30, peers: make([]peer, 2),
 	}
 	p.peers[0] = peer{ring: make([]byte, 2*p.slot), sizes: make([]uint32, 2)}
 	return p
@@ -58,7 +58,7 @@ func receiveAll(t *testing.T, unacknowledged bool, ring, events []byte) {
 	copy(q.ring[p.slot:], ring)
 	for ; len(events) >= 8; events = events[8:] {
 		imm, size := binary.LittleEndian.Uint32(events), binary.LittleEndian.Uint32(events[4:])
-		p.complete(&Completion{ID: recvBit, Imm: imm, Bytes: size})
+		p.complete(&Completion{ID: RecvID(0), Imm: imm, Bytes: size})
 		if q.arrived-q.next > uint64(p.slots) || q.released > q.sent {
 			t.Fatalf("received: arrived %d, released %d; sent: sent %d, released %d", q.arrived, q.next, q.sent, q.released)
 		}
@@ -81,8 +81,8 @@ func (noReceives) PostRecv(uint64, int) error { return errors.ErrUnsupported }
 // TestRefusedReceive checks that the error of a queue pair that refuses receives names ranks, plane and queue pair.
 func TestRefusedReceive(t *testing.T) {
 	p := receivePlane(t)
-	p.repostBatch, p.peers[0].qp = 1, noReceives{}
-	p.complete(&Completion{ID: recvBit, Bytes: wire.HeaderSize})
+	p.batch, p.peers[0].qp = 1, noReceives{}
+	p.complete(&Completion{ID: RecvID(0), Bytes: wire.HeaderSize})
 	err := p.peers[0].err
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Fatal(err)

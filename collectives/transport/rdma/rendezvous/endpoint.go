@@ -178,7 +178,7 @@ func (p *plane) pollCQ() (int, error) {
 		return 0, fmt.Errorf("rendezvous: rank %d, plane %d: completion queue: %w", p.e.o.Rank, p.id, err)
 	}
 	for i := range n {
-		p.pairs[p.wc[i].ID&^recvBit>>rankShift].complete(&p.wc[i])
+		p.pairs[p.wc[i].Rank()].complete(&p.wc[i])
 	}
 	if n > 0 {
 		p.e.Steps += uint64(n)

@@ -11,13 +11,10 @@ import (
 
 // The immediate of a write is its kind and the number of a message modulo 2^30.
 const (
-	immShift    = 30
-	immMask     = 1<<immShift - 1
-	immOffer    = 0 // the write is an offer for the message
-	immMessage  = 1 // the write is the last of the message
-	recvBit     = 1 << 63
-	rankShift   = 48
-	requestMask = 1<<rankShift - 1
+	immShift   = 30
+	immMask    = 1<<immShift - 1
+	immOffer   = 0 // the write is an offer for the message
+	immMessage = 1 // the write is the last of the message
 )
 
 // pair is the state of the messages to and from another rank.
@@ -159,7 +156,7 @@ func (q *pair) post(r *rdma.SendRequest, signal bool) {
 		r.Flags |= rdma.SendSignaled
 		q.signaled = id
 	}
-	r.ID = uint64(q.peer)<<rankShift | id&requestMask
+	r.ID = rdma.SendID(q.peer, id)
 	q.plane.wr[0] = *r
 	n, err := q.qp.PostSend(q.plane.wr[:])
 	q.posted += uint64(n)
@@ -180,8 +177,8 @@ func (q *pair) complete(c *rdma.Completion) {
 				Status: c.Status, Vendor: c.Vendor, Note: q.plane.note,
 			}
 		}
-	case c.ID&recvBit == 0:
-		q.completed += (c.ID - q.completed) & requestMask
+	case !c.Received():
+		q.completed = c.Number(q.completed)
 		for q.inFlight.Len() > 0 && q.inFlight.At(0).last <= q.completed {
 			q.plane.e.Done(q.inFlight.At(0).group)
 			q.inFlight.Pop()
@@ -189,7 +186,7 @@ func (q *pair) complete(c *rdma.Completion) {
 	default:
 		err := q.arrived(c)
 		if q.toRepost++; err == nil && q.toRepost >= repostBatch {
-			err = q.qp.PostRecv(uint64(q.peer)<<rankShift|recvBit, q.toRepost)
+			err = q.qp.PostRecv(rdma.RecvID(q.peer), q.toRepost)
 			q.toRepost = 0
 		}
 		if err != nil && q.err == nil {

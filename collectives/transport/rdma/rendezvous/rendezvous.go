@@ -142,7 +142,7 @@ func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
 			CQ: p.cq, Port: po.Port, Sends: sendDepth, Recvs: recvDepth, Inline: offerSize,
 		})
 		if err == nil {
-			err = q.qp.PostRecv(uint64(r)<<rankShift|recvBit, recvDepth)
+			err = q.qp.PostRecv(rdma.RecvID(r), recvDepth)
 		}
 		if err != nil {
 			return a, fmt.Errorf("queue pair to rank %d: %w", r, err)
