@@ -34,6 +34,18 @@ func (c *conn) loss(errno unix.Errno) error {
 	return fmt.Errorf("%w: rank %d, plane %d: %w", transport.ErrPeerLost, c.peer, c.plane, errno)
 }
 
+// close closes the socket, if there is one. Wait and Abandon may follow, when another file may have the descriptor.
+func (c *conn) close() {
+	if c.fd < 0 {
+		return
+	}
+	// A close with unread bytes resets the connection, and the peer would lose the bytes in flight. The shutdown sends
+	// the end of the stream first.
+	_ = unix.Shutdown(c.fd, unix.SHUT_WR)
+	_ = unix.Close(c.fd)
+	c.fd = -1
+}
+
 func (c *conn) corrupt(err error) error {
 	return fmt.Errorf("%w: rank %d, plane %d: %w", transport.ErrCorrupt, c.peer, c.plane, err)
 }

@@ -179,11 +179,8 @@ func (c *conn) receiveBacklog(dst, room []byte) int {
 
 // give ends a stream with an error. The caller holds the endpoint's lock.
 func (g *guard) give(c *conn, err error) {
-	if c.fd >= 0 {
-		c.drain()
-		_ = unix.Close(c.fd)
-	}
-	c.fd, c.down, c.full, c.readable = -1, true, true, true
+	c.close()
+	c.down, c.full, c.readable = true, true, true
 	c.txLost, c.rxLost = err, err
 	c.sent = journal{}
 	g.e.poll.Wake()
@@ -269,6 +266,9 @@ func (g *guard) lose(c *conn, last error) {
 	err := fmt.Errorf("%w (no other plane reaches the rank at %s: %w)", c.cause, g.o.Addrs[c.peer], last)
 	if closed {
 		err = c.loss(0)
+	}
+	if c.fd >= 0 {
+		c.drain()
 	}
 	g.give(c, err)
 	g.e.mu.Unlock()

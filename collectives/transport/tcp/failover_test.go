@@ -386,18 +386,27 @@ func TestPeerClosed(t *testing.T) {
 	}
 }
 
-// TestAbandon checks that a failed call leaves no reference to its payload.
+// TestAbandon checks that a failed call leaves no reference to its payload, and receives nothing more: a peer may send
+// faster than this rank could store its bytes.
 func TestAbandon(t *testing.T) {
-	e := guarded(t, 2, 1, time.Hour, nil, Failover{})[0]
+	all := guarded(t, 2, 1, time.Hour, nil, Failover{})
+	e := all[0]
 	p := e.Planes()[0].(transport.Abandoner)
 	payload := make([]byte, 1<<20)
 	_, mark, err := p.Lend(&wire.Header{Dst: 1}, payload)
 	if err != nil || mark == 0 {
 		t.Fatalf("mark %d, %v", mark, err)
 	}
+	if n, err := all[1].Planes()[0].TrySend(&wire.Header{Src: 1}, payload[:1<<10]); n != 1<<10 {
+		t.Fatalf("sent %d, %v", n, err)
+	}
 	p.Abandon()
-	if c := e.conn(0, 1); c.sent.lent != 0 || len(c.sent.spans) != 0 {
+	c := e.conn(0, 1)
+	if c.sent.lent != 0 || len(c.sent.spans) != 0 {
 		t.Errorf("%d lent spans of %d", c.sent.lent, len(c.sent.spans))
+	}
+	if len(c.backlog) != 0 {
+		t.Errorf("received %d bytes", len(c.backlog))
 	}
 	if _, err := p.Returned(1); err == nil {
 		t.Error("Returned after Abandon returns no error")

@@ -154,16 +154,8 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// closeConns closes all sockets. Wait and Abandon may follow Close, and another file may have the descriptor then.
 func (e *endpoint) closeConns() {
 	for _, c := range e.conns {
-		if c.fd < 0 {
-			continue
-		}
-		// A close with unread bytes resets the connection, and the peer would lose the bytes in flight. The shutdown
-		// sends the end of the stream first.
-		_ = unix.Shutdown(c.fd, unix.SHUT_WR)
-		_ = unix.Close(c.fd)
-		c.fd = -1
+		c.close()
 	}
 }
