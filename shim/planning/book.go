@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -245,9 +246,33 @@ func (b *Book) named(job *Job) (Row, error) {
 
 // Encoded returns a plan that a ticket has named, for a rank that lacks it.
 func (b *Book) Encoded(id ID) ([]byte, error) {
-	p := b.known.Lookup(id)
+	p := b.lookup(id)
 	if p == nil {
 		return nil, fmt.Errorf("shim: no ticket has named plan %x: %w", id[:6], errdefs.ErrInternal)
 	}
 	return plans.EncodeCompactPlan(p.Plan)
+}
+
+// lookup returns the plan that a ticket has named, nil if there is none. Tickets name plans of rows and iterations,
+// which known may have dropped since.
+func (b *Book) lookup(id ID) *Agreed {
+	if p := b.known.Lookup(id); p != nil {
+		return p
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var kept []*Agreed
+	for _, r := range b.rows {
+		kept = append(kept, r.Best, r.Interim)
+	}
+	for _, i := range b.iterations {
+		if i != nil {
+			kept = append(kept, i.Plans...)
+		}
+	}
+	at := slices.IndexFunc(kept, func(p *Agreed) bool { return p != nil && p.ID == id })
+	if at < 0 {
+		return nil
+	}
+	return kept[at]
 }
