@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lightpath/shim/errdefs"
@@ -58,6 +60,7 @@ type link struct {
 	mu   sync.Mutex
 	conn net.Conn
 	buf  []byte
+	cut  atomic.Pointer[error] // the peer has not read a message in time, and may have a part of it
 }
 
 func (l *link) send(m *Message) error {
@@ -66,6 +69,11 @@ func (l *link) send(m *Message) error {
 	l.buf = Append(l.buf[:0], m)
 	_ = l.conn.SetWriteDeadline(time.Now().Add(writeTime))
 	_, err := l.conn.Write(l.buf)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("it has not read a message in %v: %w", writeTime, err)
+		l.cut.Store(&err)
+		_ = l.conn.Close() // the peer would take another message for the rest of this one
+	}
 	if cap(l.buf) > 1<<16 {
 		l.buf = nil // the body was a plan; do not keep a buffer of its size
 	}
@@ -185,6 +193,9 @@ func (c *Star) read(from int, l *link) {
 			err = fmt.Errorf("%w: rank %d speaks as rank %d", ErrMessage, from, m.From)
 		}
 		if err != nil {
+			if cut := l.cut.Load(); cut != nil {
+				err = *cut
+			}
 			expected := c.HasLeft(from) || errors.Is(err, net.ErrClosed)
 			if c.rank == 0 {
 				c.markLeft(from)
