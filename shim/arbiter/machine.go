@@ -374,23 +374,13 @@ func (m *Machine) decideScripted() error {
 	return m.issue(p, m.held, 0)
 }
 
-// onDone handles the end of an operation at a rank. All ranks leave the planes in the same state.
+// onDone handles the end of an operation at a rank.
 func (m *Machine) onDone(e *Event) error {
 	if m.stage != running || e.Seq != m.work.seq {
 		return fmt.Errorf("%w: rank %d has ended operation %#x, which is not under way", control.ErrMessage, e.Rank, e.Seq)
 	}
-	for j := range m.ticket.Use.Each() {
-		at := &e.Standing.Planes[j]
-		if m.done == 0 {
-			m.standing[j].Epoch, m.standing[j].Hash = at.Epoch, at.Hash
-		}
-		if m.standing[j].Epoch != at.Epoch || m.standing[j].Hash != at.Hash {
-			return fmt.Errorf("shim: operation %#x: rank %d leaves plane %d at epoch %d, others at %d, or with another map: %w",
-				e.Seq, e.Rank, j, at.Epoch, m.standing[j].Epoch, errUnknownMap)
-		}
-		if at.Maps != nil {
-			m.standing[j].Maps = at.Maps
-		}
+	if err := m.noteStanding(e); err != nil {
+		return err
 	}
 	if m.done++; m.done == 1 {
 		m.ahead.elsewhere = false
@@ -408,6 +398,28 @@ func (m *Machine) onDone(e *Event) error {
 		return nil
 	}
 	return m.allDone()
+}
+
+// noteStanding notes where a rank leaves the planes. All ranks leave them in the same state.
+func (m *Machine) noteStanding(e *Event) error {
+	if n := len(e.Standing.Planes); n != len(m.standing) {
+		return fmt.Errorf("%w: rank %d has ended operation %#x on %d planes instead of %d", control.ErrMessage, e.Rank, e.Seq,
+			n, len(m.standing))
+	}
+	for j := range m.ticket.Use.Each() {
+		n, at := &m.standing[j], &e.Standing.Planes[j]
+		if m.done == 0 {
+			n.Epoch, n.Hash = at.Epoch, at.Hash
+		}
+		if n.Epoch != at.Epoch || n.Hash != at.Hash {
+			return fmt.Errorf("shim: operation %#x: rank %d leaves plane %d at epoch %d, others at %d, or with another map: %w",
+				e.Seq, e.Rank, j, at.Epoch, n.Epoch, errUnknownMap)
+		}
+		if at.Maps != nil {
+			n.Maps = at.Maps
+		}
+	}
+	return nil
 }
 
 // allDone goes on after an operation that all ranks have ended.

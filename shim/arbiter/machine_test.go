@@ -318,6 +318,8 @@ func TestMistakes(t *testing.T) {
 			{Kind: Row, Seq: 1, Row: &ticket.Row{}}}, control.ErrMessage, "posts round 1 twice"},
 		"ends what is not under way": {[]Event{{Kind: Done, Rank: 1, Seq: 4, Standing: &ticket.Ticket{}}}, control.ErrMessage,
 			"rank 1 has ended operation 0x4"},
+		"ends on other planes": {[]Event{want(0, 1), want(1, 1), {Kind: Granted, Planes: 1},
+			{Kind: Done, Rank: 1, Seq: 1, Standing: &ticket.Ticket{}}}, control.ErrMessage, "rank 1 has ended operation 0x1 on 0"},
 		"lacks no plan": {[]Event{{Kind: PlanLack, Rank: 1}}, errdefs.ErrInternal, "plan for rank 1"},
 		"controller gone": {[]Event{want(0, 1), want(1, 1), {Kind: Granted, Err: ocsctl.ErrControlLost}},
 			ocsctl.ErrControlLost, ""},
