@@ -45,10 +45,6 @@ var slot = comm.NewSlot[Planes]()
 // Of returns the planes of a communicator, nil without circuits.
 func Of(c *comm.Core) *Planes { return slot.Of(c) }
 
-// maxTakeover is how long a communicator waits for another controller after its own has ended. LIGHTPATH_TIMEOUT also
-// bounds the wait.
-const maxTakeover = 30 * time.Second
-
 // ports has the ports of this process.
 var ports struct {
 	sync.Mutex
@@ -100,7 +96,7 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 	}
 	costs := dispatch.PacketCosts(transport, fab.Fabric)
 	p.Site.Packets, p.Site.Choices = &costs, dispatch.PacketChoices(transport)
-	if p.Controller, err = endpoints.AttachPort(fab, ports[c.Rank], min(c.Cfg.Timeout, maxTakeover)); err != nil {
+	if p.Controller, err = endpoints.AttachPort(c, fab, ports[c.Rank]); err != nil {
 		return fmt.Errorf("shim: rank %d: %w", c.Rank, err)
 	}
 	if p.Controller.NumPorts() != fab.Ranks || len(p.Controller.Planes()) != len(fab.Planes) {

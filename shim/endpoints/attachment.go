@@ -65,16 +65,18 @@ var attachments struct {
 	open map[controllerKey]*Controller
 }
 
-// AttachPort returns the connection for a port. The caller calls [Controller.Detach]. takeover bounds the wait for
-// another controller after the present one has ended.
-func AttachPort(fab *Fabric, port int, takeover time.Duration) (*Controller, error) {
+// AttachPort returns the connection for a port. The caller calls [Controller.Detach]. If the communicator fails
+// meanwhile, AttachPort ends.
+func AttachPort(c *comm.Core, fab *Fabric, port int) (*Controller, error) {
 	key := controllerKey{strings.Join(fab.endpoints, " "), port}
 	attachments.Lock()
 	defer attachments.Unlock()
 	a := attachments.open[key]
 	if a == nil {
+		ctx, cancel := connecting(c)
+		defer cancel()
 		var err error
-		if a, err = dialController(fab, port, takeover); err != nil {
+		if a, err = dialController(ctx, fab, port, min(c.Cfg.Timeout, maxTakeover)); err != nil {
 			return nil, err
 		}
 		a.Key = key
@@ -147,8 +149,12 @@ func (a *Controller) changed() {
 	}
 }
 
+// maxTakeover is how long a communicator waits for another controller after its own has ended. LIGHTPATH_TIMEOUT also
+// bounds the wait.
+const maxTakeover = 30 * time.Second
+
 // dialController connects to a controller, on this host if possible.
-func dialController(fab *Fabric, port int, takeover time.Duration) (*Controller, error) {
+func dialController(ctx context.Context, fab *Fabric, port int, takeover time.Duration) (*Controller, error) {
 	var failed error
 	for _, e := range fab.endpoints {
 		if socket, local := strings.CutPrefix(e, "unix:"); local {
@@ -161,7 +167,7 @@ func dialController(fab *Fabric, port int, takeover time.Duration) (*Controller,
 	}
 	if remote := fab.remote(); len(remote) > 0 {
 		tls := fab.Controller.TLS
-		c, err := rpc.Dial(context.Background(), remote, port, rpc.Options{CA: tls.CA, Cert: tls.Cert, Key: tls.Key,
+		c, err := rpc.Dial(ctx, remote, port, rpc.Options{CA: tls.CA, Cert: tls.Cert, Key: tls.Key,
 			Version: bootstrap.Version, Takeover: takeover})
 		if err != nil {
 			return nil, errors.Join(failed, err)
