@@ -165,6 +165,7 @@ func (c *Comm) gather(replies []reply, nodes map[string]bool, d time.Duration) {
 	if asker := c.asker(replies); asker != nil {
 		var ranks []Rank
 		// Answers that have not come in time are missing.
+		d = min(d, maxGather) // a process refuses longer ones
 		_ = ask(asker.path, fmt.Sprintf("%s %s %d", askGather, c.ID, d.Milliseconds()), d+time.Second, func() any {
 			return &ranks
 		})

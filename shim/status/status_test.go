@@ -134,6 +134,18 @@ func (f fakeSource) Status() Process                     { return f.process }
 func (f fakeSource) Gather(string, time.Duration) []Rank { return f.process.Comms[0].Ranks }
 func (f fakeSource) Dump() [][]byte                      { return [][]byte{[]byte(`{"a":1}`), []byte(`{"a":2}`)} }
 
+// TestLongTimeout: a long timeout still asks ranks that only the control network reaches.
+func TestLongTimeout(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	serveFake(t, dir)
+	replies := []reply{{path: filepath.Join(dir, fmt.Sprintf("%d-t%s", os.Getpid(), suffix)),
+		Process: Process{Node: "n", PID: os.Getpid()}}}
+	c := Comm{ID: "c", Ranks: []Rank{{Rank: 0, Answer: Unasked}, {Rank: 1, Node: "n", PID: os.Getpid()}}}
+	if c.gather(replies, nil, maxRASTimeout); c.Ranks[0].Answer != Answered {
+		t.Errorf("%+v", c.Ranks[0])
+	}
+}
+
 func serveFake(t *testing.T, dir string) *Server {
 	t.Helper()
 	f := fakeSource{Process{Version: "v", Host: "h", Node: "n", PID: os.Getpid(),
