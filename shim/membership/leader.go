@@ -25,8 +25,7 @@ type leader struct {
 	c      *comm.Core
 	mu     sync.Mutex
 	rounds map[uint64]*round
-	last   uint64 // the latest round that failed; a later request of it is too late
-	why    error  // of its failure
+	failed map[uint64]error // by round; a request that comes later gets the error
 }
 
 // round gathers the requests for one communicator, or for one per color.
@@ -47,15 +46,15 @@ func (l *leader) handle(m *control.Message) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m.Seq <= l.last {
-		go l.refuse(m.Seq, []int{from}, l.why)
+	if err := l.failed[m.Seq]; err != nil {
+		go l.refuse(m.Seq, []int{from}, err)
 		return
 	}
 	r := l.rounds[m.Seq]
 	if r == nil {
 		r = &round{seq: m.Seq, how: How(m.Arg), requests: make([]*request, l.c.Ranks), done: make(chan struct{})}
 		if l.rounds == nil {
-			l.rounds = map[uint64]*round{}
+			l.rounds, l.failed = map[uint64]*round{}, map[uint64]error{}
 		}
 		l.rounds[m.Seq] = r
 		go l.watch(r)
@@ -84,14 +83,18 @@ func (l *leader) close(r *round) {
 // fail ends a round with an error; mu is held.
 func (l *leader) fail(r *round, err error) {
 	l.close(r)
-	l.last, l.why = max(l.last, r.seq), err
-	var asked []int
+	l.failed[r.seq] = err
+	go l.refuse(r.seq, r.asked(), err)
+}
+
+// asked returns the ranks that have asked.
+func (r *round) asked() (ranks []int) {
 	for rank, a := range r.requests {
 		if a != nil {
-			asked = append(asked, rank)
+			ranks = append(ranks, rank)
 		}
 	}
-	go l.refuse(r.seq, asked, err)
+	return ranks
 }
 
 // watchEvery is how often a round that waits for ranks checks that they are still there.
@@ -199,43 +202,37 @@ func (l *leader) split(r *round, ranks []int) {
 	}
 }
 
-// grow finds the id at which old and new ranks meet.
+// grow answers all ranks with the id at which old and new ranks meet.
 func (l *leader) grow(r *round) {
-	with := -1
-	for rank, a := range r.requests {
-		var err error
-		switch first := r.requests[0]; {
-		case a.Hello.Leaves != "":
-			err = fmt.Errorf("shim: %v: %s: %w", r.how, a.Hello.Left(), errdefs.ErrRemote)
-		case a.Ranks != first.Ranks:
-			err = fmt.Errorf("shim: %v: rank 0 says nRanks %d, rank %d says %d: %w",
-				r.how, first.Ranks, rank, a.Ranks, errdefs.ErrMismatch)
-		case len(a.ID) == 0:
-			continue
-		case with >= 0 && !bytes.Equal(a.ID, r.requests[with].ID):
-			err = fmt.Errorf("shim: %v: ranks %d and %d have different ids: %w", r.how, with, rank, errdefs.ErrMismatch)
-		}
-		if err != nil {
-			l.refuse(r.seq, allRanks(len(r.requests)), err)
-			return
-		}
-		with = rank
-	}
-	if with < 0 {
-		l.refuse(r.seq, allRanks(len(r.requests)),
-			fmt.Errorf("shim: %v: no rank has passed the id of ncclCommGetUniqueId: %w", r.how, errdefs.ErrInvalidUsage))
+	id, err := r.growID()
+	if err != nil {
+		l.refuse(r.seq, r.asked(), fmt.Errorf("shim: %v: %w", r.how, err))
 		return
 	}
 	for rank := range r.requests {
-		l.send(r.seq, rank, &answer{ID: r.requests[with].ID})
+		l.send(r.seq, rank, &answer{ID: id})
 	}
 }
 
-// allRanks returns 0 to n-1.
-func allRanks(n int) []int {
-	ranks := make([]int, n)
-	for r := range ranks {
-		ranks[r] = r
+// growID returns the id that ranks have passed.
+func (r *round) growID() (id []byte, err error) {
+	with := -1
+	for rank, a := range r.requests {
+		switch first := r.requests[0]; {
+		case a.Hello.Leaves != "":
+			return nil, fmt.Errorf("%s: %w", a.Hello.Left(), errdefs.ErrRemote)
+		case a.Ranks != first.Ranks:
+			return nil, fmt.Errorf("rank 0 says nRanks %d, rank %d says %d: %w", first.Ranks, rank, a.Ranks,
+				errdefs.ErrMismatch)
+		case len(a.ID) == 0:
+		case with >= 0 && !bytes.Equal(a.ID, id):
+			return nil, fmt.Errorf("ranks %d and %d have different ids: %w", with, rank, errdefs.ErrMismatch)
+		default:
+			with, id = rank, a.ID
+		}
 	}
-	return ranks
+	if with < 0 {
+		return nil, fmt.Errorf("no rank has passed the id of ncclCommGetUniqueId: %w", errdefs.ErrInvalidUsage)
+	}
+	return id, nil
 }
