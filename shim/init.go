@@ -63,18 +63,12 @@ func InitWith(cfg *settings.Config, args []InitArgs) ([]*comm.Core, error) {
 	if err == nil {
 		err = fab.Pin(cfg)
 	}
+	if err == nil {
+		err = checkArgs(args)
+	}
 	if err != nil {
 		membership.Refuse(args, err)
 		return nil, err
-	}
-	for i := range args {
-		if err := args[i].Check(); err != nil {
-			return nil, err
-		}
-		if args[i].NonBlocking != args[0].NonBlocking {
-			return nil, fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w",
-				errdefs.ErrInvalidArgument)
-		}
 	}
 	comms := make([]*comm.Core, len(args))
 	for i := range args {
@@ -93,6 +87,20 @@ func InitWith(cfg *settings.Config, args []InitArgs) ([]*comm.Core, error) {
 		return nil, err
 	}
 	return comms, nil
+}
+
+// checkArgs checks the arguments of a group.
+func checkArgs(args []InitArgs) error {
+	for i := range args {
+		if err := args[i].Check(); err != nil {
+			return err
+		}
+		if args[i].NonBlocking != args[0].NonBlocking {
+			return fmt.Errorf("shim: a group cannot hold blocking and nonblocking communicators: %w",
+				errdefs.ErrInvalidArgument)
+		}
+	}
+	return nil
 }
 
 // initAndWait makes communicators, all or none.
@@ -191,7 +199,7 @@ func start(c *comm.Core, fab *endpoints.Fabric) <-chan error {
 	report.Watch(c)
 	c.Turn.Lock()
 	go func() {
-		err := m.Await(c)
+		err := m.Await(c.Context())
 		if err == nil {
 			err = joinRanks(c, fab)
 		}

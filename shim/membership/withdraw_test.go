@@ -150,3 +150,13 @@ func TestAbortedShrinkIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestInvalidGroup: if a group asks for one communicator with invalid arguments, other ranks do not wait for its
+// others.
+func TestInvalidGroup(t *testing.T) {
+	args := byIDs(2, 1)(t)
+	other := startTogether(t, args[1:])[0]
+	_, err := shim.Init([]shim.InitArgs{args[0], {Ranks: 1, Rank: 1}})
+	shimtest.WantError(t, err, errdefs.ErrInvalidArgument)
+	shimtest.WantError(t, finished(t, other), errdefs.ErrRemote, "rank 0 (", "rank 1 is not in 0..0")
+}
