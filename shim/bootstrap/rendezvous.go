@@ -175,9 +175,9 @@ func (r *root) refuseOthers(own *Hello, over <-chan struct{}, conflict func(why 
 		select {
 		case e := <-r.events:
 			switch {
-			case e.gone || e.hello.Ranks == 0:
-			case e.hello.Without == own.Without:
-				_ = e.conn.Close() // the rank comes for the next meeting, which has not begun
+			case e.gone:
+			case e.hello.Ranks == 0, e.hello.Without == own.Without:
+				_ = e.conn.Close() // a veto, or a rank that comes for the next meeting, which has not begun
 			default:
 				first := g.refusal == ""
 				g.take(&e.hello, e.conn)
