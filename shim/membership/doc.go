@@ -9,6 +9,8 @@
 package membership
 
 import (
+	"context"
+
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
@@ -80,15 +82,18 @@ func (st *State) Begin() {
 }
 
 // Await waits for the turn of a communicator that has begun.
-func (st *State) Await(c *comm.Core) error {
-	if st.before == nil {
+func (st *State) Await(ctx context.Context) error { return wait(ctx, st.before) }
+
+// wait waits until a channel is closed; a nil channel is not waited for.
+func wait(ctx context.Context, closed <-chan struct{}) error {
+	if closed == nil {
 		return nil
 	}
 	select {
-	case <-st.before:
+	case <-closed:
 		return nil
-	case <-c.Context().Done():
-		return c.Context().Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

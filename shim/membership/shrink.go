@@ -56,8 +56,7 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
 		yieldCircuits(p)
 	}
 	st.describe(h)
-	first := &p.Table[o.survivors()[0]]
-	at, err := o.place(first)
+	first, at, err := o.place()
 	c.Secret = at.Secret
 	if c.Ranks == 1 {
 		c.ID, c.Table = bootstrap.RandomID(), []bootstrap.Hello{*h}
@@ -66,8 +65,8 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(c.Context())
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
 	var conflict atomic.Pointer[string]
 	if c.Rank == 0 {
 		st.startMeeting(p, at.Secret)
@@ -75,18 +74,8 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
 		Of(p).rendezvous.RefuseOthers(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(),
 			func(why string) {
 				conflict.Store(&why)
-				// Ranks that agree with this rank wait for it at the meeting, and get the refusal first. If the meeting
-				// has not begun, they get it when they arrive.
-				veto := &control.Message{Kind: control.MsgRefuse, Arg: st.number, Body: []byte(why)}
-				if at.Veto(ctx, veto, bootstrap.VetoTime) {
-					select {
-					case <-ctx.Done():
-					case <-time.After(bootstrap.VetoTime):
-					}
-				} else if ctx.Err() == nil {
-					go during(p, func(ctx context.Context) { at.Veto(ctx, veto, p.Cfg.Timeout) })
-				}
-				cancel(nil)
+				st.veto(ctx, at, why)
+				cancel()
 			})
 	}
 	c.ID, c.Table, err = bootstrap.Meet(ctx, []bootstrap.Place{at}, h, c.Cfg.Timeout)
@@ -99,20 +88,35 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
 	return err
 }
 
+// veto tells the meeting of a shrink that another list of ranks excludes this rank's, until ctx ends. Ranks that agree
+// with this rank wait for it there, and get the refusal first. If the meeting has not begun, they get it when they
+// arrive.
+func (st *State) veto(ctx context.Context, at bootstrap.Place, why string) {
+	refusal := &control.Message{Kind: control.MsgRefuse, Arg: st.number, Body: []byte(why)}
+	if at.Veto(ctx, refusal, bootstrap.VetoTime) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(bootstrap.VetoTime):
+		}
+	} else if p := st.Args.From.Parent; ctx.Err() == nil {
+		go during(p, func(ctx context.Context) { at.Veto(ctx, refusal, p.Cfg.Timeout) })
+	}
+}
+
 // describe adds the shrink to a hello.
 func (st *State) describe(h *bootstrap.Hello) {
 	o := st.Args.From
 	h.Without, h.Was, h.Try = without(o.Exclude), o.Parent.Rank, int(st.number)
 }
 
-// place returns the rendezvous of the first rank that a shrink does not exclude.
-func (o *Origin) place(first *bootstrap.Hello) (bootstrap.Place, error) {
-	at := bootstrap.Place{Secret: o.Parent.Secret.Derive("shrink", o.Parent.ID, uint64(first.Rank)), Again: true}
-	var err error
+// place returns the first rank that a shrink does not exclude, and its rendezvous.
+func (o *Origin) place() (first *bootstrap.Hello, at bootstrap.Place, err error) {
+	first = &o.Parent.Table[o.survivors()[0]]
+	at = bootstrap.Place{Secret: o.Parent.Secret.Derive("shrink", o.Parent.ID, uint64(first.Rank)), Again: true}
 	if at.Addr, err = netip.ParseAddrPort(first.Rendezvous); err != nil {
 		err = fmt.Errorf("shim: %v: rendezvous of %s %q: %w", o.How, first.Where(), first.Rendezvous, control.ErrMessage)
 	}
-	return at, err
+	return first, at, err
 }
 
 // startMeeting starts the meeting of a shrink at its first rank, once.
@@ -126,8 +130,7 @@ func (st *State) startMeeting(p *comm.Core, s control.Secret) {
 // begin later. The next shrink, which has the same meeting place, waits until they know.
 func (st *State) withdrawFromShrink(h *bootstrap.Hello) {
 	o, over := st.Args.From, st.over
-	first := &o.Parent.Table[o.survivors()[0]]
-	at, err := o.place(first)
+	first, at, err := o.place()
 	if err != nil || h.Ranks == 1 {
 		return
 	}
@@ -135,23 +138,14 @@ func (st *State) withdrawFromShrink(h *bootstrap.Hello) {
 	st.over = nil
 	go during(o.Parent, func(ctx context.Context) {
 		defer over()
-		if st.before != nil {
-			select {
-			case <-st.before:
-			case <-ctx.Done():
-				return
-			}
+		if st.Await(ctx) != nil {
+			return
 		}
 		if first.Rank == o.Parent.Rank {
 			st.startMeeting(o.Parent, at.Secret)
 		}
 		_, _, _ = bootstrap.Meet(ctx, []bootstrap.Place{at}, h, o.Parent.Cfg.Timeout)
-		if st.meeting != nil {
-			select {
-			case <-st.meeting:
-			case <-ctx.Done():
-			}
-		}
+		_ = wait(ctx, st.meeting)
 	})
 }
 
