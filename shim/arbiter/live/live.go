@@ -92,9 +92,6 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 		ShareAfter: arbiter.DefaultShareAfter, NextUser: p.Machine.NextUser,
 	}, view{p}, l.Book)
 	p.Machine.OnNext(func() { l.postLater(arbiter.Event{Kind: arbiter.Next}) })
-	p.Controller.WatchWanted(c.ID, func(planes uint64) {
-		l.postLater(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(planes)})
-	})
 	for i := range l.timers {
 		l.timers[i] = time.NewTimer(time.Hour)
 		l.timers[i].Stop()
@@ -160,6 +157,9 @@ const lookPause = 50 * time.Microsecond
 
 func (l *Leader) serve() {
 	defer close(l.stopped)
+	l.p.Controller.WatchWanted(l.c.ID, func(planes uint64) {
+		l.postLater(arbiter.Event{Kind: arbiter.Wanted, Planes: planeset.Set(planes)})
+	})
 	defer l.end()
 	for {
 		var look <-chan time.Time
