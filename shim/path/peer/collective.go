@@ -102,7 +102,7 @@ func (x *Path) reduction(op *operation, result rankSet) {
 		})
 		return
 	}
-	p.readers, p.second, p.result = x.everyone(), true, result
+	p.readers, p.result = x.everyone(), result
 	size := op.element()
 	x.rounds(op, &p, func(i int) {
 		if i >= 2 && result.has(x.me) {

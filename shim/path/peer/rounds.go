@@ -14,24 +14,23 @@ import (
 // wait for that: a token of a later round of theirs says so.
 
 // rounds says which rank gives tokens to which. In the first chunks rounds, the owners have written chunk i of their
-// contribution in round i. With second, all ranks have combined a part of chunk i-1 in round i, for the ranks of
-// result.
+// contribution in round i. If there is a result, all ranks have combined a part of chunk i-1 in round i, for the ranks
+// of result.
 type rounds struct {
 	chunks          int
 	owners, readers rankSet
-	second          bool
 	result          rankSet
 }
 
 // last returns the number of the last round, in which no rank gives a token.
 func (p *rounds) last() int {
-	if p.second {
+	if p.result != 0 {
 		return p.chunks + 1
 	}
 	return p.chunks
 }
 
-func (p *rounds) combines(round int) bool { return p.second && round >= 1 && round <= p.chunks }
+func (p *rounds) combines(round int) bool { return round >= 1 && round <= p.chunks }
 
 // gives returns the ranks that get a token from a rank in a round.
 func (p *rounds) gives(round, rank int) (to rankSet) {
@@ -55,9 +54,9 @@ func (p *rounds) takes(round, rank int, everyone rankSet) (from rankSet) {
 	return from.without(rank)
 }
 
-// ends returns the round at whose end a rank has used all that the tokens of a round stand for.
-func (p *rounds) ends(round int, rank rankSet) int {
-	if p.second && rank&p.result != 0 {
+// ends returns the round at whose end ranks have used all that the tokens of a round stand for.
+func (p *rounds) ends(round int) int {
+	if p.result != 0 {
 		return min(round+2, p.last())
 	}
 	return round + 1
@@ -92,7 +91,7 @@ func (x *Path) forget() {
 	x.slots.of = graph
 	for slot := range numSlots {
 		x.slots.unread[slot] = x.everyone().without(x.me)
-		x.slots.until[slot], x.slots.words[slot] = 0, anyWords
+		x.slots.words[slot] = anyWords
 	}
 }
 
@@ -105,13 +104,13 @@ func (x *Path) rounds(op *operation, p *rounds, jobs func(round int)) {
 		}
 		to := p.gives(i, x.me)
 		if to != 0 || i < p.chunks && p.owners.has(x.me) { // it writes the slot, or gives tokens
-			x.claim(s.slot(i), to, s.round+uint64(p.ends(i, to)))
+			x.claim(s.slot(i), to, s.round+uint64(p.ends(i)))
 		}
 		x.queue.begin(op.call)
 		jobs(i)
 		x.give(p, i)
 		for j := max(0, i-2); j < i; j++ {
-			if p.ends(j, one(x.me)) == i {
+			if p.ends(j) == i {
 				x.giveBack(p, j)
 			}
 		}

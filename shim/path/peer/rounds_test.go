@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/require"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
@@ -93,13 +94,18 @@ func (w *modelWorld) memory(size int) unsafe.Pointer {
 	return unsafe.Pointer(&m[0])
 }
 
-// launch enqueues a random collective on all ranks, in programs.
-func (w *modelWorld) launch(programs [][]modelOp, capture uint64) {
-	n := len(w.ranks)
+// random enqueues a random collective on all ranks, in programs.
+func (w *modelWorld) random(programs [][]modelOp, capture uint64) {
 	kinds := []calls.Kind{calls.AllReduce, calls.AllReduce, calls.Reduce, calls.ReduceScatter, calls.AllGather,
 		calls.Broadcast, calls.Gather, calls.Scatter, calls.AllToAll}
-	kind, root := kinds[w.rng.IntN(len(kinds))], w.rng.IntN(n)
+	kind, root := kinds[w.rng.IntN(len(kinds))], w.rng.IntN(len(w.ranks))
 	count := []int{1, 1 + w.rng.IntN(500), 1 + w.rng.IntN(60000)}[w.rng.IntN(3)]
+	w.launch(programs, capture, kind, root, count)
+}
+
+// launch enqueues a collective on all ranks, in programs.
+func (w *modelWorld) launch(programs [][]modelOp, capture uint64, kind calls.Kind, root, count int) {
+	n := len(w.ranks)
 	k := calls.Kinds[kind]
 	blocks := func(p int) int { return map[bool]int{true: n, false: 1}[p < 0] * count }
 	send := make([][]uint32, n)
@@ -331,7 +337,7 @@ func TestRounds(t *testing.T) {
 				graph := make([][]modelOp, len(w.ranks))
 				w.graphs++
 				for range 1 + rng.IntN(3) {
-					w.launch(graph, w.graphs)
+					w.random(graph, w.graphs)
 				}
 				graphs = append(graphs, graph)
 			case pick < 3 && len(graphs) > 0:
@@ -339,7 +345,7 @@ func TestRounds(t *testing.T) {
 					w.ends[r] = append(w.ends[r], ops...)
 				}
 			default:
-				w.launch(w.ends, 0)
+				w.random(w.ends, 0)
 			}
 		}
 		if err := w.play(); err != nil {
@@ -348,12 +354,76 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+// TestRoundsWaitOnce: a rank waits for tokens that come back only before it writes their slot again, once for each
+// word, and only if no later token has told it.
+func TestRoundsWaitOnce(t *testing.T) {
+	defer device.Use(device.Active())
+	const short = 16
+	for _, c := range []struct {
+		name  string
+		joint bool
+		put   func(w *modelWorld)
+		waits int // of rank 0
+	}{
+		{"all tell each other", false, func(w *modelWorld) {
+			for range 10 {
+				w.launch(w.ends, 0, calls.AllReduce, 0, short)
+			}
+		}, 0},
+		{"of four slots, two calls of two chunks write the first again", false, func(w *modelWorld) {
+			for range 2 {
+				w.launch(w.ends, 0, calls.Broadcast, 0, 20000)
+			}
+		}, 2},
+		{"a rank that writes no slot waits for none", false, func(w *modelWorld) {
+			w.launch(w.ends, 0, calls.Broadcast, 0, short)
+			for range 5 {
+				w.launch(w.ends, 0, calls.Broadcast, 1, short)
+			}
+		}, 0},
+		{"a graph may be replayed after any call: its first call waits", false, func(w *modelWorld) {
+			for range 5 {
+				w.launch(w.ends, 1, calls.AllReduce, 0, short)
+			}
+		}, 2},
+		{"one of several readers gives back its own word", true, func(w *modelWorld) {
+			for range 3 {
+				w.launch(w.ends, 0, calls.Gather, 1, short)
+			}
+		}, 1},
+		{"all readers give back one word", true, func(w *modelWorld) {
+			for range 3 {
+				w.launch(w.ends, 0, calls.Broadcast, 0, short)
+			}
+		}, 1},
+	} {
+		w := newModelWorld(t, rand.New(rand.NewPCG(1, 1)), 3, c.joint)
+		c.put(w)
+		if got := w.waitsForFree(0); got != c.waits {
+			t.Errorf("%s: rank 0 waits %d times, want %d", c.name, got, c.waits)
+		}
+		require.NoError(t, w.play())
+	}
+}
+
+// waitsForFree returns how often a rank's stream waits for a token of a slot to come back.
+func (w *modelWorld) waitsForFree(rank int) (n int) {
+	page := w.ranks[rank].page
+	for _, op := range w.ends[rank] {
+		at := int(op.word.At - page.at)
+		if op.word.Wait != 0 && at < tokensSize(page.n) && at/tokenSize%tokenWords == tokenFree {
+			n++
+		}
+	}
+	return n
+}
+
 // TestRoundsPutNothingInVain: a stream waits once for a token, and a word that stands for one token needs no counter.
 func TestRoundsPutNothingInVain(t *testing.T) {
 	defer device.Use(device.Active())
 	w := newModelWorld(t, rand.New(rand.NewPCG(1, 1)), 2, true)
 	for range 5 {
-		w.launch(w.ends, 0)
+		w.random(w.ends, 0)
 	}
 	for _, op := range w.ends[0] {
 		if k := op.kernel; k != nil && slices.ContainsFunc(slices.Concat(k.Before, k.After),
