@@ -32,3 +32,11 @@ func Working(c *comm.Core) bool {
 	defer w.mu.Unlock()
 	return w.running
 }
+
+// Spare returns how many unused launches a worker has.
+func Spare(c *comm.Core) int {
+	w := &slot.Of(c).worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.spare)
+}

@@ -32,12 +32,13 @@ type launch struct {
 	word    *uint32       // base + k says that k steps have run
 	base    uint32
 	graph   *graphMemory // set if captured: the launch runs at each replay
-	kept    bool         // the graph owns the launch and frees it
 	sent    int          // signals put on the stream
 	copies  []*[8]byte   // of operators' scalars; the first owned are in use
 	owned   int
 
-	ran, due int // steps that have run, and steps that the stream will signal; guarded by state.worker.mu
+	// Guarded by state.worker.mu:
+	ran, due int // steps that have run, and steps that the stream will signal
+	holders  int // the group that puts it, and the stream or the graph: the last one leaves it to other groups
 
 	begun *session.Session // begun by the driver's thread, left to the worker; holds the communicator's lock
 	met   error            // the error of that step so far
@@ -65,8 +66,9 @@ func Run(calls []calls.Call) error {
 		for _, l := range g.launches {
 			l.state.dev.Mu.Unlock()
 		}
-	} else {
-		g.drop()
+	}
+	for _, l := range g.launches {
+		l.state.worker.leave(l)
 	}
 	clear(g.launches)
 	g.launches = g.launches[:0]
@@ -88,7 +90,7 @@ func (g *group) divide(calls []calls.Call) error {
 			k = len(g.launches)
 			l := slot.Of(call.Comm).take()
 			l.Begin(call.Comm)
-			l.streams, l.owned, l.sent, l.kept = l.streams[:0], 0, 0, false
+			l.streams, l.owned, l.sent = l.streams[:0], 0, 0
 			g.launches = append(g.launches, l)
 		}
 		if err := g.launches[k].take(call); err != nil {
@@ -98,22 +100,11 @@ func (g *group) divide(calls []calls.Call) error {
 	return nil
 }
 
-// drop returns launches that are not on streams to their workers.
-func (g *group) drop() {
-	for _, l := range g.launches {
-		if !l.kept {
-			l.forget()
-		}
-	}
-}
-
-// forget returns a launch that no stream will reach to its worker.
+// forget leaves a launch whose graph is gone.
 func (l *launch) forget() {
-	if l.graph != nil {
-		l.graph.leave()
-		l.graph = nil
-	}
-	l.state.worker.give(l)
+	l.graph.leave()
+	l.graph = nil
+	l.state.worker.leave(l)
 }
 
 // take adds a call to the launch.
@@ -161,16 +152,13 @@ func (l *launch) takeScalar(i int) error {
 
 // put puts the launches on their streams. The caller holds their locks.
 func (g *group) put() (err error) {
-	if err = g.findCaptures(); err == nil {
-		for _, l := range g.launches {
-			if err = l.place(); err != nil {
-				break
-			}
-		}
-	}
-	if err != nil {
-		g.drop()
+	if err = g.findCaptures(); err != nil {
 		return err
+	}
+	for _, l := range g.launches {
+		if err = l.place(); err != nil {
+			return err
+		}
 	}
 	if err = g.putSteps(); err != nil {
 		for _, l := range g.launches {

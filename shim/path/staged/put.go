@@ -34,9 +34,11 @@ func (l *launch) place() error {
 		l.Write(unsafe.Add(g.memory.At, memory.WordSize))
 		l.ran, l.due = 0, len(l.Steps)
 		if err := stream.OnGraphGone(capture, l.forget); err != nil {
+			g.leave()
+			l.graph = nil
 			return err
 		}
-		l.kept = true
+		l.state.worker.hold(l)
 		return nil
 	}
 	at, err := d.memoryFor(size)
@@ -122,17 +124,20 @@ func (l *launch) sends(k int) error {
 	}
 	// Count before the signal, since the step may run at once. Graphs are not counted: they may run any number of
 	// times.
-	if l.sent == 0 && l.graph == nil {
+	first := l.sent == 0 && l.graph == nil
+	if first {
 		l.state.dev.Outstanding.Add(1)
+		l.state.worker.hold(l)
 	}
-	l.sent++
 	err := device.Active().Signal(s, l.token.Part(0))
 	if err != nil {
-		if l.sent--; l.sent == 0 && l.graph == nil {
+		if first {
 			l.state.dev.Outstanding.Add(-1)
+			l.state.worker.leave(l)
 		}
 		return err
 	}
+	l.sent++
 	if last {
 		err = l.putRelays()
 	}
@@ -208,12 +213,11 @@ func (l *launch) broken(err error) {
 	l.Comm.Spread(err)
 	w := &l.state.worker
 	w.mu.Lock()
+	over := 0 < l.sent && l.sent == l.ran && l.ran < l.due // else the worker ends it, or has ended it
 	l.due = l.sent
-	over := l.ran == l.due
 	w.mu.Unlock()
 	if over {
-		l.Relays.Release()
-		l.end(l.sent > 0)
+		l.end()
 	}
 }
 
@@ -240,26 +244,22 @@ func (l *launch) stepped() {
 	k, over := l.ran, l.ran == l.due
 	w.mu.Unlock()
 	if over {
-		l.Relays.Release() // not earlier: the data to send is in their slots
-		l.end(true)
+		l.end()
 	} else {
 		atomic.StoreUint32(l.word, l.base+uint32(k))
 	}
 }
 
-// end lets the stream continue after the last step. Afterwards another group may reuse the launch, or the graph's next
+// end lets the streams continue after the last step. Afterwards another group may reuse the launch, or the graph's next
 // replay begins it again.
-func (l *launch) end(awaited bool) {
+func (l *launch) end() {
+	l.Relays.Release() // not earlier: the data to send is in their slots
 	word, value := l.word, l.base+uint32(len(l.Steps))
 	if l.graph != nil {
 		l.ran = 0
 	} else {
-		if awaited {
-			l.state.dev.Outstanding.Add(-1)
-		}
-		l.state.worker.give(l)
+		l.state.dev.Outstanding.Add(-1)
+		l.state.worker.leave(l)
 	}
-	if awaited {
-		atomic.StoreUint32(word, value)
-	}
+	atomic.StoreUint32(word, value)
 }

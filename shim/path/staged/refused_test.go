@@ -2,13 +2,19 @@ package staged_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/await"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/device"
+	"lightpath/shim/device/devicetest"
+	"lightpath/shim/path/staged"
 	"lightpath/shim/shimtest"
+	"lightpath/shim/stream"
 )
 
 // TestRefusedByDriver makes the driver refuse each method at each of its calls. The call or the communicator reports an
@@ -63,5 +69,41 @@ func TestCauseIsHeard(t *testing.T) {
 				t.Errorf("rank %d: %v", r, err)
 			}
 		}
+	}
+}
+
+// lateRefusal is a driver that refuses the wait for a step's results after the step has run.
+type lateRefusal struct {
+	*devicetest.Driver
+	ran func()
+}
+
+func (d lateRefusal) Await(device.Stream, *uint32, uint32, bool) error {
+	d.ran()
+	return fmt.Errorf("Await: refused by the test: %w", device.ErrDriver)
+}
+
+// TestRefusedAfterEnd checks that a launch ends once if the driver refuses its last part after all its steps have run,
+// and that no other group takes the launch before.
+func TestRefusedAfterEnd(t *testing.T) {
+	d := &lateRefusal{Driver: devicetest.New(stream.Places(), 1)}
+	g := shimtest.UseDriver(t, d.Driver, d, 1, 1)
+	c := shimtest.NewWorld(t, 1).Comms[0]
+	d.ran = func() {
+		g.Synchronize(g.Streams[0][0], shimtest.DeviceTimeout)
+		await.Until(t, "the step has run", func() bool { return !staged.Working(c) })
+		if n := staged.Spare(c); n != 0 {
+			t.Errorf("the worker has %d unused launches while a group puts one", n)
+		}
+	}
+	at := g.Memory(0, 16)
+	err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 16, Send: at, Recv: at,
+		Stream: g.Streams[0][0]}})
+	shimtest.WantError(t, err, device.ErrDriver, "Await")
+	if n := stream.Of(c).Outstanding.Load(); n != 0 {
+		t.Errorf("%d launches are outstanding", n)
+	}
+	if n := staged.Spare(c); n != 1 {
+		t.Errorf("the worker has %d unused launches, want 1", n)
 	}
 }

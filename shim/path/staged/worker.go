@@ -18,10 +18,10 @@ type worker struct {
 	running bool      // a goroutine runs steps, or a driver's thread begins one (see submit)
 	begun   *launch   // its step was begun; the goroutine continues with it first
 	spare   []*launch // unused launches
-	open    bool      // false after close: give drops launches instead of keeping them
+	open    bool      // false after close: leave drops launches instead of keeping them
 }
 
-// take returns an unused launch.
+// take returns an unused launch, which the caller holds.
 func (st *state) take() *launch {
 	w := &st.worker
 	w.mu.Lock()
@@ -29,17 +29,28 @@ func (st *state) take() *launch {
 	if n := len(w.spare); n > 0 {
 		l := w.spare[n-1]
 		w.spare = w.spare[:n-1]
+		l.holders = 1
 		return l
 	}
-	l := &launch{state: st}
+	l := &launch{state: st, holders: 1}
 	l.token = stream.AddPlace(l)
 	return l
 }
 
-// give takes back a launch that no stream will reach.
-func (w *worker) give(l *launch) {
+// hold keeps a launch until one more leave.
+func (w *worker) hold(l *launch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	l.holders++
+}
+
+// leave takes back a launch after its last holder has left it.
+func (w *worker) leave(l *launch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.holders--; l.holders > 0 {
+		return
+	}
 	if w.open {
 		w.spare = append(w.spare, l)
 	} else {
