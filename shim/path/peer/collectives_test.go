@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -67,10 +69,12 @@ func refusesDirect(g *shimtest.GPUs, w *shimtest.World, method string, after int
 	return g.Refuses(group, 1, method, after)
 }
 
-// TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged.
+// TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged. No rank keeps
+// the page mapped.
 func TestDirectNotMade(t *testing.T) {
 	for _, method := range []string{"AllocExchange", "Export", "Reach", "Register", "LoadKernels",
 		"NewStream", "NewEvent", "EnterContext"} {
+		before := mappedPages(t)
 		t.Run(method, func(t *testing.T) {
 			g := shimtest.UsePeers(t, 3, 3)
 			t.Setenv("LIGHTPATH_DEVICE_PATH", "auto")
@@ -88,7 +92,15 @@ func TestDirectNotMade(t *testing.T) {
 			}
 			g.Sequence(w, rand.New(rand.NewPCG(1, 9)), 6)
 		})
+		await.Until(t, method+": all pages are unmapped", func() bool { return mappedPages(t) <= before })
 	}
+}
+
+// mappedPages returns how many pages of tokens this process has mapped.
+func mappedPages(t *testing.T) int {
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	return strings.Count(string(maps), "memfd:nccl-exchange")
 }
 
 // TestDirectDeadline: a call that is not over in time fails the communicator.

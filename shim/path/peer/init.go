@@ -197,19 +197,21 @@ func (x *Path) offer(w sharedWhere) error {
 	if err != nil {
 		return fmt.Errorf("the page of tokens cannot be mapped: %w", err)
 	}
+	at, err := x.driver.Register(mem)
+	if err != nil {
+		memfile.Unmap(mem)
+		return err
+	}
 	if x.page == nil {
 		x.usePage(&tokenPage{n: x.n})
 	}
-	x.page.mem = mem
-	if x.page.at, err = x.driver.Register(mem); err != nil {
-		return err
-	}
+	x.page.mem, x.page.at = mem, at
 	if err = x.exchange.reserve(x.driver, x.ctx, x.c.Device, x.c.Cfg.Device.Exchange); err != nil {
 		return err
 	}
-	own, at := x.page.rank(x.me), x.exchange.of[x.me]
-	own.bytes, own.process, own.pointer = x.exchange.allocated, x.c.Table[x.me].Process, uint64(uintptr(at))
-	if own.handle, err = x.driver.Export(at); err != nil {
+	own, room := x.page.rank(x.me), x.exchange.of[x.me]
+	own.bytes, own.process, own.pointer = x.exchange.allocated, x.c.Table[x.me].Process, uint64(uintptr(room))
+	if own.handle, err = x.driver.Export(room); err != nil {
 		return err
 	}
 	return x.prepareAll()
