@@ -97,7 +97,7 @@ func Attach(c *comm.Core) (why string, err error) {
 		Wire: x, Lanes: len(x.memory.rooms), Name: algorithm, Without: "staged through host memory", Every: true,
 		Bounces: true,
 	})
-	x.work.over, x.work.idle = make(chan struct{}), make([][]*exchange, len(x.memory.rooms))
+	x.work.over, x.work.known.idle = make(chan struct{}), make([][]*exchange, len(x.memory.rooms))
 	slot.Set(c, x)
 	stream.Of(c).Launcher = x
 	recorder.Of(c).OnDevice(x.ended.Word())

@@ -38,23 +38,30 @@ type exchange struct {
 // its lane again. Work on a lane's stream runs in order, so the old exchange has ended when the new one begins.
 type work struct {
 	mu    sync.Mutex
+	known exchanges
+	queue []*exchange // that streams have reached
+	ended bool        // no message moves any more; streams do not wait
+
+	over     chan struct{} // closed when the goroutine has ended
+	halt     atomic.Bool
+	flushing atomic.Int64 // calls of FlushRemote
+	progress progress     // the goroutine's own
+}
+
+// exchanges are all exchanges of a path, and the words for more.
+type exchanges struct {
 	idle  [][]*exchange // by lane
 	all   []*exchange   // except those of destroyed graphs
-	queue []*exchange   // that streams have reached
-	words []memory.Pinned
-	free  []*uint32
-	ended bool // no message moves any more; streams do not wait
+	pages []memory.Pinned
+	free  []*uint32 // words
+}
 
-	over chan struct{} // closed when the goroutine has ended
-	halt atomic.Bool
-	// flushing counts calls of FlushRemote.
-	flushing atomic.Int64
-
-	// The goroutine's own:
+// progress is what the goroutine knows of the messages that are under way.
+type progress struct {
 	taken  []*exchange
 	active int
-	since  time.Time // when the messages last stopped moving; zero while they move
 	moves  uint64
+	since  time.Time // when the messages last stopped moving; zero while they move
 	said   time.Time
 }
 
@@ -73,40 +80,70 @@ func (ex *exchange) Come(int) {
 
 // take returns an unused exchange. An exchange of a graph lives as long as the graph.
 func (x *Path) take(lane int) (*exchange, error) {
-	w := &x.work
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	captured := x.launch.capture.ID != 0
-	for i, ex := range w.idle[lane] {
-		if !ex.putting && !captured {
-			last := len(w.idle[lane]) - 1
-			w.idle[lane][i] = w.idle[lane][last]
-			w.idle[lane] = w.idle[lane][:last]
+	w := &x.work
+	if !captured {
+		if ex := w.reuse(lane); ex != nil {
 			return ex, nil
 		}
 	}
-	if len(w.free) == 0 {
-		r, err := memory.Pin(0)
-		if err != nil {
-			return nil, err
-		}
-		w.words = append(w.words, r)
-		for at := 0; at < r.Size; at += memory.WordSize {
-			w.free = append(w.free, (*uint32)(unsafe.Add(r.At, at)))
-		}
+	word, err := w.word()
+	if err != nil {
+		return nil, err
 	}
-	ex := &exchange{x: x, lane: lane, kept: captured, word: w.free[len(w.free)-1]}
+	ex := &exchange{x: x, lane: lane, kept: captured, word: word}
 	ex.group.Owner = ex
 	if captured {
 		if err := stream.OnGraphGone(x.launch.capture, func() { x.drop(ex) }); err != nil {
 			return nil, err
 		}
 	}
-	w.free = w.free[:len(w.free)-1]
 	atomic.StoreUint32(ex.word, 0)
 	ex.token = stream.AddPlace(ex)
-	w.all = append(w.all, ex)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known.all = append(w.known.all, ex)
 	return ex, nil
+}
+
+// reuse returns an exchange of a lane that has ended, nil if there is none.
+func (w *work) reuse(lane int) *exchange {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	idle := w.known.idle[lane]
+	for i, ex := range idle {
+		if !ex.putting {
+			last := len(idle) - 1
+			idle[i] = idle[last]
+			w.known.idle[lane] = idle[:last]
+			return ex
+		}
+	}
+	return nil
+}
+
+// word returns an unused word. The driver may lock pages only after all work of the device, which waits for messages.
+// So the goroutine moves messages meanwhile: w.mu is free.
+func (w *work) word() (*uint32, error) {
+	k := &w.known
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(k.free) == 0 {
+		w.mu.Unlock()
+		page, err := memory.Pin(0)
+		w.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+		k.pages = append(k.pages, page)
+		for at := 0; at < page.Size; at += memory.WordSize {
+			k.free = append(k.free, (*uint32)(unsafe.Add(page.At, at)))
+		}
+	}
+	last := len(k.free) - 1
+	word := k.free[last]
+	k.free = k.free[:last]
+	return word, nil
 }
 
 // drop frees the exchange of a destroyed graph.
@@ -115,11 +152,12 @@ func (x *Path) drop(ex *exchange) {
 	w := &x.work
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.all {
-		if w.all[i] == ex {
-			w.all[i] = w.all[len(w.all)-1]
-			w.all = w.all[:len(w.all)-1]
-			w.free = append(w.free, ex.word)
+	k := &w.known
+	for i := range k.all {
+		if k.all[i] == ex {
+			k.all[i] = k.all[len(k.all)-1]
+			k.all = k.all[:len(k.all)-1]
+			k.free = append(k.free, ex.word)
 			return
 		}
 	}
@@ -162,7 +200,7 @@ func (x *Path) run() {
 		switch {
 		case moved:
 			vain = 0
-		case w.active == 0:
+		case w.progress.active == 0:
 			x.end.Wait(armed, idleLook)
 		case vain < eager:
 			vain++
@@ -180,15 +218,15 @@ func (x *Path) run() {
 // turn begins the messages that streams have reached, moves all messages, and releases the streams whose messages have
 // completed. Hot path: no allocation, no logging.
 func (x *Path) turn() (moved bool, err error) {
-	w := &x.work
+	w, p := &x.work, &x.work.progress
 	w.mu.Lock()
-	w.taken, w.queue = w.queue, w.taken[:0]
+	p.taken, w.queue = w.queue, p.taken[:0]
 	w.mu.Unlock()
-	for _, ex := range w.taken {
+	for _, ex := range p.taken {
 		if err := x.end.Begin(&ex.group); err != nil {
 			return false, err
 		}
-		w.active++
+		p.active++
 	}
 	over, err := x.end.Poll()
 	if err != nil {
@@ -202,18 +240,18 @@ func (x *Path) turn() (moved bool, err error) {
 		word := ex.word
 		if !ex.kept {
 			w.mu.Lock()
-			w.idle[ex.lane] = append(w.idle[ex.lane], ex)
+			w.known.idle[ex.lane] = append(w.known.idle[ex.lane], ex)
 			w.mu.Unlock()
 		}
-		w.active--
+		p.active--
 		atomic.StoreUint32(word, 1)
 	}
-	moved = len(w.taken)+len(over) > 0
-	if moves := x.end.Moves(); moves != w.moves {
-		w.moves, moved = moves, true
+	moved = len(p.taken)+len(over) > 0
+	if moves := x.end.Moves(); moves != p.moves {
+		p.moves, moved = moves, true
 	}
 	if moved {
-		w.since = time.Time{}
+		p.since = time.Time{}
 	}
 	return moved, nil
 }
@@ -241,19 +279,19 @@ func (x *Path) makeVisible(over []*messages.Group) error {
 // stalled reports messages that have not moved for a [comm.Core.StallInterval], and fails the communicator after
 // LIGHTPATH_TIMEOUT. now is a time before the last turn, which moved nothing.
 func (x *Path) stalled(now time.Time) error {
-	w := &x.work
-	if w.since.IsZero() {
-		w.since, w.said = now, now
+	p := &x.work.progress
+	if p.since.IsZero() {
+		p.since, p.said = now, now
 		return nil
 	}
 	recorder.Of(x.c).Notice()
 	number := atomic.LoadUint32(x.ended.Word()) + 1
 	on, waits := x.end.Waiting()
-	if now.Sub(w.since) > x.c.Cfg.Timeout {
+	if now.Sub(p.since) > x.c.Cfg.Timeout {
 		return x.timedOut(number, on)
 	}
-	if waits && now.Sub(w.said) > x.c.StallInterval() {
-		w.said = now
+	if waits && now.Sub(p.said) > x.c.StallInterval() {
+		p.said = now
 		kind := program.Recv
 		if on.Send {
 			kind = program.Send
@@ -290,7 +328,7 @@ func (x *Path) letGo() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended, w.queue = true, nil
-	for _, ex := range w.all {
+	for _, ex := range w.known.all {
 		atomic.StoreUint32(ex.word, 1)
 	}
 }
@@ -317,13 +355,13 @@ func (x *Path) free() {
 	recorder.Of(x.c).OnDevice(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, ex := range w.all {
+	for _, ex := range w.known.all {
 		stream.DropPlace(ex.token)
 	}
-	for _, r := range append(w.words, x.ended) {
+	for _, r := range append(w.known.pages, x.ended) {
 		memory.Unpin(r)
 	}
-	w.all, w.words, w.free, x.ended = nil, nil, nil, memory.Pinned{}
+	w.known, x.ended = exchanges{}, memory.Pinned{}
 	if x.driver.EnterContext(x.ctx) != nil {
 		return // the context was destroyed with everything in it
 	}
