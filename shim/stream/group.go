@@ -138,18 +138,19 @@ func (g *group) onHost(c *comm.Core) (bool, error) {
 
 // hostBuffer is page-locked memory that replaces a buffer in host memory.
 type hostBuffer struct {
+	of     *comm.Core
 	pinned memory.Pinned
 	to     unsafe.Pointer // nil: it is a send buffer
 	size   int64
 }
 
-// finish copies a result to the caller's buffer and frees the memory. After an error it keeps the memory, which
-// streams may still use.
+// finish copies a result to the caller's buffer and frees the memory. After an error it keeps the memory if streams may
+// still use it.
 func (b *hostBuffer) finish(err error) {
-	if err != nil {
+	if err != nil && (b.of.Failed() || !Of(b.of).Over()) {
 		return
 	}
-	if b.to != nil {
+	if err == nil && b.to != nil {
 		copy(memory.Bytes(b.to, b.size), memory.Bytes(b.pinned.At, b.size))
 	}
 	memory.Unpin(b.pinned)
@@ -167,10 +168,10 @@ func (g *group) pin(c *comm.Core) error {
 			continue
 		}
 		send, recv := call.Extents()
-		if err := g.pinBuffer(&call.Send, send, true); err != nil {
+		if err := g.pinBuffer(c, &call.Send, send, true); err != nil {
 			return err
 		}
-		if err := g.pinBuffer(&call.Recv, recv, false); err != nil {
+		if err := g.pinBuffer(c, &call.Recv, recv, false); err != nil {
 			return err
 		}
 		if err := call.Resolve(); err != nil {
@@ -180,7 +181,7 @@ func (g *group) pin(c *comm.Core) error {
 	return nil
 }
 
-func (g *group) pinBuffer(at *unsafe.Pointer, size int64, isSend bool) error {
+func (g *group) pinBuffer(c *comm.Core, at *unsafe.Pointer, size int64, isSend bool) error {
 	if size == 0 {
 		return nil
 	}
@@ -188,7 +189,7 @@ func (g *group) pinBuffer(at *unsafe.Pointer, size int64, isSend bool) error {
 	if err != nil {
 		return err
 	}
-	b := hostBuffer{pinned: r, size: size}
+	b := hostBuffer{of: c, pinned: r, size: size}
 	if isSend {
 		copy(memory.Bytes(r.At, size), memory.Bytes(*at, size))
 	} else {
