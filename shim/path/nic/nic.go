@@ -88,6 +88,24 @@ type registered struct {
 // Put puts the calls of x's communicator in a group on streams: first its collectives in order, then its sends and
 // receives together. here says that the calls have no stream: Put gives them one. The caller holds Device.Mu.
 func (x *Path) Put(calls []calls.Call, here bool) error {
+	if err := x.check(calls, here); err != nil {
+		return err
+	}
+	for i := range calls {
+		if call := &calls[i]; call.Comm == x.c && !call.Kind.P2P() {
+			if err := x.collective(call); err != nil {
+				return err
+			}
+		}
+	}
+	if len(x.group.msgs) == 0 {
+		return nil
+	}
+	return x.messages()
+}
+
+// check gathers the sends and receives of a group. It refuses wrong calls before any call has an effect.
+func (x *Path) check(calls []calls.Call, here bool) error {
 	x.group.msgs, x.group.streams = x.group.msgs[:0], x.group.streams[:0]
 	for i := range calls {
 		call := &calls[i]
@@ -98,19 +116,33 @@ func (x *Path) Put(calls []calls.Call, here bool) error {
 			call.Stream = x.own
 		}
 		var err error
-		if call.Kind.P2P() {
+		switch {
+		case call.Kind.P2P():
 			err = x.addMessage(call)
-		} else {
-			err = x.collective(call)
+		case len(calls) > 1: // alone, it is checked when it is put
+			err = x.checkCollective(call)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if len(x.group.msgs) == 0 {
+	return x.matchOwn()
+}
+
+// checkCollective refuses a collective that has no script or whose buffers are wrong.
+func (x *Path) checkCollective(call *calls.Call) error {
+	if call.Count == 0 {
 		return nil
 	}
-	return x.messages()
+	if _, err := x.in.Of(call); err != nil {
+		return err
+	}
+	send, recv := call.Extents()
+	if _, err := stream.Locate(call, "sendbuff", call.Send, send); err != nil {
+		return err
+	}
+	_, err := stream.Locate(call, "recvbuff", call.Recv, recv)
+	return err
 }
 
 // collective puts a collective on its stream.
@@ -170,9 +202,6 @@ func (x *Path) addMessage(call *calls.Call) error {
 // messages puts the group's sends and receives on the first stream and on the lanes' streams. The first stream waits
 // for the group's other streams, and these wait for the messages.
 func (x *Path) messages() error {
-	if err := x.matchOwn(); err != nil {
-		return err
-	}
 	s := x.group.streams[0]
 	err := x.c.Healthy()
 	if err != nil {
