@@ -25,8 +25,11 @@ const (
 	Max       = 64 // pieces of a region
 )
 
-// timeLimit limits each step of an exchange.
-const timeLimit = time.Second
+// timeLimit limits each step of an exchange, acceptAgain is the pause after a connection that could not be accepted.
+const (
+	timeLimit   = time.Second
+	acceptAgain = 10 * time.Millisecond
+)
 
 // Server answers the questions of peers.
 type Server struct {
@@ -55,8 +58,12 @@ func (s *Server) Close() { _ = s.listener.Close() }
 func (s *Server) run() {
 	for {
 		c, err := s.listener.AcceptUnix()
-		if err != nil {
-			return // closed
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // the process has no descriptor left
+			time.Sleep(acceptAgain)
+			continue
 		}
 		_ = c.SetDeadline(time.Now().Add(timeLimit))
 		if sameUser(c) {
@@ -135,8 +142,7 @@ func Ask(server string, serial uint64) (all []device.Piece, err error) {
 		if err != nil {
 			return all, err
 		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
+		for _, fd := range fds { // ReadMsgUnix has set close-on-exec
 			all = append(all, device.Piece{FD: fd})
 		}
 	}

@@ -17,6 +17,27 @@ import (
 	"lightpath/shim/device"
 )
 
+// TestServeWithoutDescriptors: a server that had no descriptor for a connection answers once there are some again.
+func TestServeWithoutDescriptors(t *testing.T) {
+	s, name, err := Serve(func(uint64) []device.Piece {
+		fd, _ := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return []device.Piece{{FD: fd, Size: 1}}
+	})
+	require.NoError(t, err)
+	defer s.Close()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
+	connected := unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name})
+	time.Sleep(20 * time.Millisecond) // the server tries to accept
+	require.NoError(t, errors.Join(connected, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit), unix.Close(fd)))
+	all, err := Ask(name, 1)
+	Close(all)
+	assert.NoError(t, err)
+}
+
 // TestAsk: an answer has a size for each descriptor. Others are errors, and leave no descriptor behind.
 func TestAsk(t *testing.T) {
 	f, err := os.Open(os.DevNull)
