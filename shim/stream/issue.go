@@ -98,7 +98,7 @@ func (p *issuing) prepare() (err error) {
 }
 
 // findOperator decides what the kernels compute.
-func (p *issuing) findOperator() error {
+func (p *issuing) findOperator() (err error) {
 	call, n := p.Call, p.in.c.Ranks
 	if !call.Kind.Reduces() {
 		return nil
@@ -109,18 +109,25 @@ func (p *issuing) findOperator() error {
 		p.scale, p.divisor = device.Average(call.Type, n)
 	case calls.OpPreMulSum:
 		p.op = datatype.Sum
-		place, err := device.Active().Locate(call.Scalar)
-		if err != nil {
-			return err
-		}
-		p.scale.Set = true
-		if place.Kind == device.Host {
-			copy(p.scale.Factor[:], memory.Bytes(call.Scalar, int64(call.Type.Size())))
-		} else {
-			p.scale.At = call.Scalar
-		}
+		p.scale, err = ScaleOf(call)
 	}
-	return nil
+	return err
+}
+
+// ScaleOf returns the multiplication by the scalar of a call's operator. The kernel reads a scalar that the device
+// reaches when it runs.
+func ScaleOf(call *calls.Call) (device.Scale, error) {
+	s := device.Scale{Set: true}
+	place, err := device.Active().Locate(call.Scalar)
+	switch {
+	case err != nil:
+		return s, err
+	case place.Kind == device.Host:
+		copy(s.Factor[:], memory.Bytes(call.Scalar, int64(call.Type.Size())))
+	default:
+		s.At = call.Scalar
+	}
+	return s, nil
 }
 
 // PrepareLanes creates the streams and events of the first lanes that do not exist yet.

@@ -22,7 +22,7 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 	if err := x.check(group); err != nil {
 		return err
 	}
-	others, err := x.otherStreams()
+	others, err := stream.Capturing(x.c, x.launch.streams[1:]) // Put has entered none yet
 	if err != nil {
 		return err
 	}
@@ -106,11 +106,6 @@ func (x *Path) addOp(call *calls.Call) error {
 	op.bounce, op.recvID = place.Kind == device.Host, place.ID
 	x.launch.ops = append(x.launch.ops, op)
 	return err
-}
-
-// otherStreams checks all streams except the first, which Put enters later. It returns the graph that captures them.
-func (x *Path) otherStreams() (first device.Capture, err error) {
-	return stream.Capturing(x.c, x.launch.streams[1:])
 }
 
 // firstStream checks the first stream, which Put has entered and which is on device on. The graph that captures it

@@ -6,7 +6,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
-	"lightpath/shim/memory"
+	"lightpath/shim/stream"
 )
 
 // oneShotBytes is the largest call, in bytes, that each receiving rank combines whole, in one exchange. A larger call
@@ -268,7 +268,7 @@ func (x *Path) lay(op *operation, dst, src unsafe.Pointer, bytes int64) {
 		}
 		return
 	}
-	scale, err := x.scaling(op.call)
+	scale, err := stream.ScaleOf(op.call)
 	if err != nil {
 		x.queue.err = err
 		return
@@ -358,22 +358,7 @@ func (x *Path) sum(op *operation, dst unsafe.Pointer, round int, inSlot, inSend,
 	return k
 }
 
-// scaled reports whether contributions are multiplied by a factor of each rank.
+// scaled reports whether contributions are multiplied by a factor, of which each rank may have another one.
 func (op *operation) scaled() bool {
 	return calls.Kinds[op.call.Kind].Reduces && op.call.Op == calls.OpPreMulSum
-}
-
-// scaling returns the factor by which this rank multiplies its contribution. Each rank may have a different one.
-func (x *Path) scaling(call *calls.Call) (s device.Scale, err error) {
-	s.Set = true
-	place, err := device.Active().Locate(call.Scalar)
-	if err != nil {
-		return s, err
-	}
-	if place.Kind == device.Host { // else the kernel reads it when it runs
-		copy(s.Factor[:], memory.Bytes(call.Scalar, int64(call.Type.Size())))
-		return s, nil
-	}
-	s.At = call.Scalar
-	return s, nil
 }

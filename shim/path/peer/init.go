@@ -58,7 +58,7 @@ func Attach(c *comm.Core) (why string, err error) {
 	}
 	n, d := c.Ranks, stream.Of(c)
 	x := &Path{
-		c: c, dev: d, driver: device.Active().(device.Peers), ctx: d.Context, pool: d.Pool, n: n, me: c.Rank,
+		c: c, dev: d, driver: device.Active().(device.Peers), n: n, me: c.Rank,
 		exchange: exchange{n: n, me: c.Rank, of: make([]unsafe.Pointer, n)},
 		lanes:    make([]lane, 2*n), slots: slots{round: numSlots},
 		counts: counts{sent: make([]uint64, n), wanted: make([]uint64, n)},
@@ -135,7 +135,7 @@ func (x *Path) ready() error {
 	if x.n == 1 {
 		return nil
 	}
-	if err := x.driver.EnterContext(x.ctx); err != nil {
+	if err := x.driver.EnterContext(x.dev.Context); err != nil {
 		return err
 	}
 	defer x.driver.Leave()
@@ -178,13 +178,13 @@ func (x *Path) usePage(p *tokenPage) { x.page, x.queue.page = p, p }
 
 // offer maps the page, and publishes in it how peers reach the exchange memory of this rank.
 func (x *Path) offer(w sharedWhere) error {
-	if err := x.driver.EnterContext(x.ctx); err != nil {
+	if err := x.driver.EnterContext(x.dev.Context); err != nil {
 		return err
 	}
 	defer x.driver.Leave()
 	var err error
-	if err = x.pool.Prepare(); err == nil {
-		x.own, err = x.pool.Take()
+	if err = x.dev.Pool.Prepare(); err == nil {
+		x.own, err = x.dev.Pool.Take()
 	}
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (x *Path) offer(w sharedWhere) error {
 		x.usePage(&tokenPage{n: x.n})
 	}
 	x.page.mem, x.page.at = mem, at
-	if err = x.exchange.reserve(x.driver, x.ctx, x.c.Device, x.c.Cfg.Device.Exchange); err != nil {
+	if err = x.exchange.reserve(x.driver, x.dev.Context, x.c.Device, x.c.Cfg.Device.Exchange); err != nil {
 		return err
 	}
 	own, room := x.page.rank(x.me), x.exchange.of[x.me]
@@ -282,15 +282,15 @@ func (x *Path) free(read bool) {
 		recorder.Of(x.c).OnDevice(nil)
 		x.page.shared.Free()
 	}
-	x.sides.Free(x.pool)
-	x.pool.Give(x.own)
-	x.exchange.free(x.driver, x.ctx, read, x.pool.Later)
+	x.sides.Free(x.dev.Pool)
+	x.dev.Pool.Give(x.own)
+	x.exchange.free(x.driver, x.dev.Context, read, x.dev.Pool.Later)
 	if x.page != nil && x.page.at != 0 {
 		x.reading.Lock()
 		defer x.reading.Unlock()
 		mem := x.page.mem
 		x.page.mem = nil
-		x.pool.Later(func() {
+		x.dev.Pool.Later(func() {
 			_ = x.driver.Unregister(mem)
 			memfile.Unmap(mem)
 		})

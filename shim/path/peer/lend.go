@@ -74,8 +74,8 @@ func (x *Path) consider(op *operation) error {
 	}
 	op.look = x.opened.owners
 	send, recv := call.Extents()
-	scaled := calls.Kinds[call.Kind].Reduces && call.Op == calls.OpPreMulSum // the contribution differs from the buffer
-	if send > 0 && !scaled && lendAligned(op.send) && (!op.inPlace || call.Kind != calls.AllToAll) {
+	// A contribution that is multiplied differs from its buffer.
+	if send > 0 && !op.scaled() && lendAligned(op.send) && (!op.inPlace || call.Kind != calls.AllToAll) {
 		op.lentSend = x.lendable(op.send, send, op.sendID, op.number)
 	}
 	if recv > 0 && x.pushes(op) && lendAligned(op.recv) {

@@ -33,7 +33,7 @@ func (x *Path) speakOf(l *lane, m *message, slot int) {
 	case m.lent != nil && l.chunk < pairSlots:
 		if l.said>>slot&1 != 0 { // its halves may be written one after the other
 			x.untell(l.peer, wordMessage+slot)
-			x.queue.flushWords()
+			_ = x.queue.flush() // the last flush returns the error
 		}
 		x.tell(l.peer, wordMessage+slot, x.theirs(m.lent, m.at, l.peer)|m.tag())
 		l.said |= 1 << slot

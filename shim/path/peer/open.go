@@ -67,7 +67,7 @@ type opening struct {
 // at an address whose earlier memory is open.
 func (x *Path) openRegions() (o opening) {
 	o.later = never
-	if x.n == 1 || x.driver.EnterContext(x.ctx) != nil {
+	if x.n == 1 || x.driver.EnterContext(x.dev.Context) != nil {
 		return o
 	}
 	defer x.driver.Leave()
@@ -153,13 +153,13 @@ func (x *Path) setInUse(in bool) {
 // quiet returns nil if a launch of some communicator is pending in the context. Otherwise none begins, except those of
 // graphs, until the caller calls the result.
 func (x *Path) quiet() (resume func()) {
-	if resume = stream.Quiet(x.ctx); resume == nil {
+	if resume = stream.Quiet(x.dev.Context); resume == nil {
 		return nil
 	}
 	inUse.mu.Lock()
 	defer inUse.mu.Unlock()
 	for p := range inUse.all {
-		if p.ctx == x.ctx && p.busy() {
+		if p.dev.Context == x.dev.Context && p.busy() {
 			resume()
 			return nil
 		}
@@ -240,13 +240,13 @@ func (x *Path) sayOpen(owner int, rec *regionRecord, own *openRegion) bool {
 
 // closeRegions closes all regions that this rank has opened.
 func (x *Path) closeRegions() {
-	if x.driver.EnterContext(x.ctx) != nil {
+	if x.driver.EnterContext(x.dev.Context) != nil {
 		return // the context is gone, with everything in it
 	}
 	defer x.driver.Leave()
 	for i := range x.opened.regions {
 		if x.opened.regions[i].at != nil {
-			x.closeRegion(i/maxRegions, i%maxRegions, x.pool.Later)
+			x.closeRegion(i/maxRegions, i%maxRegions, x.dev.Pool.Later)
 		}
 	}
 }

@@ -22,8 +22,6 @@ type Path struct {
 	c      *comm.Core
 	dev    *stream.Device
 	driver device.Peers
-	ctx    device.Context
-	pool   *stream.Pool
 	own    device.Stream // for calls without a stream
 	n, me  int
 	joint  bool // all ranks share a device

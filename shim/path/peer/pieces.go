@@ -108,7 +108,7 @@ func (x *Path) stopPieces() {
 func (x *Path) descriptors(serial uint64) (all []device.Piece) {
 	x.published.offers.mu.Lock()
 	defer x.published.offers.mu.Unlock()
-	if x.driver.EnterContext(x.ctx) != nil {
+	if x.driver.EnterContext(x.dev.Context) != nil {
 		return nil
 	}
 	defer x.driver.Leave()

@@ -233,9 +233,6 @@ func (q *queue) flush() error {
 	return q.err
 }
 
-// flushWords puts writes on the stream that must be seen before later ones.
-func (q *queue) flushWords() { _ = q.flush() }
-
 // copy makes the driver copy size bytes.
 func (q *queue) copy(dst, src unsafe.Pointer, size int64) {
 	if size == 0 || dst == src || q.flush() != nil {

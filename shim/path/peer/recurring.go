@@ -101,7 +101,7 @@ func (x *Path) publishUnasked() (again bool) {
 	u := &x.published.unasked
 	news := u.stale && x.sweep()
 	// The lock keeps this memory allocated: freeing it calls WithdrawAt, which takes the lock.
-	for _, m := range memory.InContext(x.ctx) {
+	for _, m := range memory.InContext(x.dev.Context) {
 		if !u.tried[m.Base] && len(u.tried) < maxUnasked {
 			u.tried[m.Base] = true
 			news = x.publishLibrary(&m) || news
@@ -282,7 +282,7 @@ func (x *Path) WithdrawAt(at unsafe.Pointer) {
 }
 
 // Context implements memory.DeviceUser.
-func (x *Path) Context() device.Context { return x.ctx }
+func (x *Path) Context() device.Context { return x.dev.Context }
 
 // MemoryAdded implements memory.DeviceUser.
 func (x *Path) MemoryAdded() { x.news.tell() }

@@ -174,7 +174,7 @@ func (x *Path) export(at unsafe.Pointer, size uintptr) (r *region, handle device
 	if place.Kind != device.Memory || place.Device != x.c.Device || place.ID == 0 {
 		return nil, handle, fmt.Errorf("it is not memory of device %d: %w", x.c.Device, errdefs.ErrInvalidArgument)
 	}
-	if err := x.driver.EnterContext(x.ctx); err != nil {
+	if err := x.driver.EnterContext(x.dev.Context); err != nil {
 		return nil, handle, err
 	}
 	defer x.driver.Leave()

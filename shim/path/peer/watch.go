@@ -318,7 +318,7 @@ func (x *Path) finished() bool {
 		return false
 	}
 	defer d.Mu.Unlock()
-	if x.torn && x.driver.EnterContext(x.ctx) == nil {
+	if x.torn && x.driver.EnterContext(x.dev.Context) == nil {
 		x.breakOff()
 		x.driver.Leave()
 	}
