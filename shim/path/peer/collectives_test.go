@@ -69,8 +69,8 @@ func refusesDirect(g *shimtest.GPUs, w *shimtest.World, method string, after int
 	return g.Refuses(group, 1, method, after)
 }
 
-// TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged. No rank keeps
-// the page mapped.
+// TestDirectNotMade: where one rank cannot go on, no rank does; and unless they must, launches are staged. No rank
+// keeps the page mapped.
 func TestDirectNotMade(t *testing.T) {
 	for _, method := range []string{"AllocExchange", "Export", "Reach", "Register", "LoadKernels",
 		"NewStream", "NewEvent", "EnterContext"} {
