@@ -42,5 +42,25 @@ func (e *Event) About(port int) bool {
 type History interface {
 	// History returns events, the newest first. It may be called from any goroutine, also at a controller that is
 	// not in charge.
+	// The answer may have fewer events than q.Limit although there are older ones; see [ReadHistory].
 	History(ctx context.Context, q Query) ([]Event, error)
+}
+
+// ReadHistory reads up to q.Limit events, the newest first. It calls read, which is that of a [History], until there are
+// so many, or no older ones.
+func ReadHistory(ctx context.Context, read func(context.Context, Query) ([]Event, error), q Query) ([]Event, error) {
+	var all []Event
+	for want := q.Limit; len(all) < want; {
+		q.Limit = want - len(all)
+		page, err := read(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 || q.Before != 0 && page[0].Seq >= q.Before {
+			break
+		}
+		all = append(all, page...)
+		q.Before = page[len(page)-1].Seq
+	}
+	return all, nil
 }

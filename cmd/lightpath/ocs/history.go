@@ -98,7 +98,7 @@ func (o *historyFlags) read(ctx context.Context) ([]controller.Event, []string, 
 	if q.Plane, err = planeNumber(o.plane, names); err != nil {
 		return nil, nil, fmt.Errorf("--plane: %w", err)
 	}
-	events, err := pages(ctx, source, q)
+	events, err := controller.ReadHistory(ctx, source.History, q)
 	if err != nil {
 		return nil, nil, cli.No(err)
 	}
@@ -169,24 +169,6 @@ func planeNumber(text string, names []string) (int, error) {
 		return 0, fmt.Errorf("there is no plane %q", text)
 	}
 	return j, nil
-}
-
-// pages reads until the limit or the beginning of the history.
-func pages(ctx context.Context, source controller.History, q controller.Query) ([]controller.Event, error) {
-	var all []controller.Event
-	for want := q.Limit; len(all) < want; {
-		q.Limit = min(want-len(all), web.MaxEvents)
-		page, err := source.History(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if len(page) < q.Limit || q.Before != 0 && page[len(page)-1].Seq >= q.Before {
-			break
-		}
-		q.Before = page[len(page)-1].Seq
-	}
-	return all, nil
 }
 
 // printHistory writes events as a table.

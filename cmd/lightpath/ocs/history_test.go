@@ -149,22 +149,3 @@ func TestOCSHistoryRefuses(t *testing.T) {
 		}
 	}
 }
-
-// Pages are put together however small they are.
-func TestHistoryPages(t *testing.T) {
-	h := make(keptHistory, 2*web.MaxEvents+10)
-	for i := range h {
-		h[i].Seq = uint64(i + 1)
-	}
-	for _, limit := range []int{1, web.MaxEvents, web.MaxEvents + 1, 2*web.MaxEvents + 10, 3 * web.MaxEvents} {
-		got, err := pages(context.Background(), h, controller.Query{Plane: controller.AnyPlane, Limit: limit})
-		if err != nil || len(got) != min(limit, len(h)) {
-			t.Fatalf("limit %d: %d events, %v", limit, len(got), err)
-		}
-		for i := range got {
-			if got[i].Seq != uint64(len(h)-i) {
-				t.Fatalf("limit %d: event %d is %d", limit, i, got[i].Seq)
-			}
-		}
-	}
-}

@@ -99,7 +99,7 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%d others read it: %w", historyReaders, ctx.Err())
 	}
-	return s.o.History(ctx, q)
+	return controller.ReadHistory(ctx, s.o.History, q)
 }
 
 // kinds are the kinds of events that a query may select.

@@ -19,6 +19,7 @@ import (
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/journal"
 )
 
 // patience bounds waits for what must come; it is no measure of how fast it should.
@@ -438,6 +439,22 @@ func TestHistoryOfTheJournal(t *testing.T) {
 	}
 	if code, body := r.get(t, "/api/history?plane=p1", nil); code != 503 || !strings.Contains(body, "etcd is away") {
 		t.Errorf("%d %s", code, body)
+	}
+}
+
+// TestLongPage: a page has more events than one answer of the journal, and leads to the older ones.
+func TestLongPage(t *testing.T) {
+	store := journal.NewMemory("test", 3*journal.MaxEvents)
+	rule, err := store.Campaign(t.Context())
+	require.NoError(t, err)
+	for range 3 * journal.MaxEvents {
+		rule.Record(controller.Event{Plane: -1}, nil)
+	}
+	r := newRig(t, newFake(2, 2), Options{History: store.History})
+	var p HistoryPage
+	r.get(t, fmt.Sprintf("/api/history?limit=%d", 2*journal.MaxEvents), &p)
+	if len(p.Events) != 2*journal.MaxEvents || p.Before != journal.MaxEvents+1 {
+		t.Errorf("%d events, before %d", len(p.Events), p.Before)
 	}
 }
 
