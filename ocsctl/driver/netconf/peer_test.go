@@ -128,6 +128,7 @@ func TestBadAnswers(t *testing.T) {
 		"another's": {func(string, string) string {
 			return reply(strings.Repeat("77\n", 500), "<ok/>")
 		}, driver.ErrProtocol},
+		"no data": {func(_, id string) string { return reply(id, "<ok/>") }, driver.ErrProtocol},
 		"neither": {func(_, id string) string { return reply(id, "") }, driver.ErrProtocol},
 		"deep": {func(_, id string) string {
 			return reply(id, strings.Repeat("<a>", 1000)+strings.Repeat("</a>", 1000))
@@ -173,6 +174,24 @@ func TestBadAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHealthWithoutData: a switch that refuses a request for two containers answers those for one with ok.
+func TestHealthWithoutData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gets := 0
+		sw, err := openScript(script{goodHello(), func(op, id string) string {
+			if gets++; gets == 1 {
+				return reply(id, `<rpc-error><error-tag>unknown-element</error-tag></rpc-error>`)
+			}
+			return reply(id, "<ok/>")
+		}})
+		require.NoError(t, err)
+		defer sw.Close() //nolint:errcheck // it returns nil
+		if h, err := sw.Health(context.Background()); !errors.Is(err, driver.ErrProtocol) {
+			t.Errorf("%v, %v", h, err)
+		}
+	})
 }
 
 // TestGarbledAnswerToAnEdit: the switch may have done it, so it is read back; what cannot be

@@ -96,6 +96,9 @@ func (s *session) call(ctx context.Context, op *wire.Element) (*wire.Element, er
 	rpc := wire.New(wire.BaseNS, "rpc", op)
 	rpc.SetAttr("message-id", id)
 	reply, err := s.exchange(rpc, id)
+	if err == nil && reply.Data == nil && len(reply.Errors) == 0 && op.Name.Local == "get" {
+		err = fmt.Errorf("%w: a reply without data", wire.ErrMalformed) // not an empty map
+	}
 	if err != nil {
 		s.close()
 		return nil, bounded(ctx, fmt.Errorf("%s: %w: %w", op.Name.Local, errLost, protocol(err)))
