@@ -3,6 +3,8 @@ package kernel
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,8 +18,6 @@ import (
 	"lightpath/ocsctl/driver"
 	scpidriver "lightpath/ocsctl/driver/scpi"
 	"lightpath/plans/circuit"
-
-	"net"
 )
 
 // rig is a controller's device on a fabric.
@@ -358,6 +358,35 @@ func TestProbe(t *testing.T) {
 				t.Error("plane 1 probed")
 			}
 		})
+	}
+}
+
+// broken is a panel that takes no circuits.
+type broken struct{ state State }
+
+func (b *broken) State() *State                          { return &b.state }
+func (b *broken) Map(int) (circuit.Permutation, error)   { return nil, errBroken }
+func (b *broken) Install(int, circuit.Permutation) error { return errBroken }
+
+var errBroken = errors.New("the agent of host b does not answer")
+
+// A mirror that cannot set its first circuits leaves nothing behind. Not parallel: it counts the process's descriptors.
+func TestMirrorOfABrokenPanel(t *testing.T) {
+	model, err := device.New(device.Config{Ports: 2})
+	require.NoError(t, err)
+	defer model.Close()
+	descriptors := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(all)
+	}
+	before := descriptors()
+	b := &broken{State{Ranks: 2, Planes: make([]StatePlane, 1)}}
+	if m, err := NewMirror(b, []Cable{Straight(model, 0, 2)}); !errors.Is(err, errBroken) || m != nil {
+		t.Errorf("%v, %v", m, err)
+	}
+	if after := descriptors(); after != before {
+		t.Errorf("%d descriptors, %d before", after, before)
 	}
 }
 

@@ -68,7 +68,10 @@ func NewMirror(b Panel, cables []Cable) (*Mirror, error) {
 		m.follow(model, false)
 	}
 	go m.clock()
-	return m, m.err()
+	if m.err() != nil {
+		return nil, m.Close()
+	}
+	return m, nil
 }
 
 // check returns an error for cables that do not fit.
