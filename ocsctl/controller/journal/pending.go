@@ -15,6 +15,8 @@ import (
 const (
 	// linger is the longest time that a change stays unwritten if no caller waits for it.
 	linger = 20 * time.Millisecond
+	// retryAfter is the pause after a write that the store has refused.
+	retryAfter = time.Second
 	// flushPoll is the interval of a flush's checks.
 	flushPoll = 2 * time.Millisecond
 )
@@ -42,6 +44,7 @@ type Pending struct {
 	writing  int           // events that are taken and not settled
 	lost     int           // events dropped since the last Lost event
 	lostDone []func(error) // callbacks of dropped events, for the Lost event
+	retry    *time.Timer   // nil: no write has failed
 }
 
 // slot is one plane.
@@ -274,6 +277,7 @@ func (p *Pending) SettlePlanes(taken []PlaneWrite, err error) {
 		s := &p.slots[w.Plane]
 		s.dirty, s.writing = s.dirty || err != nil, false
 	}
+	p.again(err)
 	p.mu.Unlock()
 	for _, w := range taken {
 		answer(w.waiting, err)
@@ -317,6 +321,7 @@ func (p *Pending) SettleEvents(taken []EventWrite, err error) {
 	if err != nil {
 		p.lost += len(taken)
 	}
+	p.again(err)
 	p.mu.Unlock()
 	for _, w := range taken {
 		if w.done != nil {
@@ -348,8 +353,20 @@ func (p *Pending) anyPlane(is func(*slot) bool) bool {
 	return false
 }
 
-// Again has the store look for changes once more, after a write that has failed.
-func (p *Pending) Again() { notify(p.Planes) }
+// again has the store look for changes once more if a write has failed: the store may take it later, and no other
+// change may come. The caller holds p.mu.
+func (p *Pending) again(err error) {
+	switch {
+	case err == nil:
+	case p.retry == nil:
+		p.retry = time.AfterFunc(retryAfter, func() {
+			notify(p.Planes)
+			notify(p.Events)
+		})
+	default:
+		p.retry.Reset(retryAfter)
+	}
+}
 
 // Flush waits until all changes are written, the rule has ended or ctx has ended.
 func (p *Pending) Flush(ctx context.Context) {

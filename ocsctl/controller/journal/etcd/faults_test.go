@@ -5,9 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/controllertest"
@@ -157,6 +161,41 @@ func TestLostWrites(t *testing.T) {
 	if p := snapshot.Planes[0]; err != nil || p.Epoch != 3 || !strings.Contains(p.Reason, "the journal has lost changes") {
 		t.Errorf("%+v, %v", p, err)
 	}
+}
+
+// TestFullStore: etcd refuses writes for want of space. The journal does not ask without a pause, and once there is
+// space it writes the state of the plane, although nothing else changes.
+func TestFullStore(t *testing.T) {
+	t.Parallel()
+	var refused atomic.Int64
+	c := open(t, t.TempDir(), func(c *Config) {
+		c.OnWrite = func(_ time.Duration, err error) {
+			if err != nil {
+				refused.Add(1)
+			}
+		}
+	})
+	l := lead(t, c)
+	if err := journaltest.Intend(t, l, intent(1)); err != nil {
+		t.Fatal(err)
+	}
+	alarm := func(action pb.AlarmRequest_AlarmAction) {
+		t.Helper()
+		all, err := c.etcd.MemberList(t.Context())
+		require.NoError(t, err)
+		_, err = pb.NewMaintenanceClient(c.etcd.ActiveConnection()).Alarm(t.Context(), &pb.AlarmRequest{
+			Action: action, Alarm: pb.AlarmType_NOSPACE, MemberID: all.Members[0].ID})
+		require.NoError(t, err)
+	}
+	alarm(pb.AlarmRequest_ACTIVATE)
+	began := time.Now()
+	l.Record(controller.Event{Kind: controller.Failed, Epoch: 7, Port: -1, Desired: intent(1).To}, nil)
+	await.Until(t, "refusals", func() bool { return refused.Load() > 2 })
+	if pause := time.Since(began); pause < time.Second/2 { // the plane and the event are refused once each before it
+		t.Errorf("the third write came after %v", pause)
+	}
+	alarm(pb.AlarmRequest_DEACTIVATE)
+	await.Until(t, "the state of the plane", func() bool { s := storedState(t, c); return s.Failed && s.Epoch == 7 })
 }
 
 // quietSink ignores what a rank is told.

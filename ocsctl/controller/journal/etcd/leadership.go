@@ -253,6 +253,3 @@ func (l *leadership) settle(puts []put, resp *clientv3.TxnResponse) (int64, erro
 	}
 	return at, l.Err()
 }
-
-// stopped reports whether err means that the rule has ended.
-func stopped(err error) bool { return errors.Is(err, controller.ErrNotLeader) }

@@ -123,11 +123,8 @@ func (l *leadership) writeEvents() (more bool) {
 	if err == nil {
 		err = l.writeSegment(taken)
 	}
-	if err != nil && !stopped(err) {
-		l.c.conf.Logger.Error("events were not written to the history", "events", len(taken), "error", err)
-	}
 	l.SettleEvents(taken, err)
-	return !stopped(err)
+	return err == nil
 }
 
 // writeSegment writes events in one transaction, which also deletes old segments.

@@ -15,9 +15,6 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// retry is the pause after a write that the disk has refused.
-const retry = time.Second
-
 // rule is a [journal.Leadership]. One goroutine commits all pending changes in one transaction.
 type rule struct {
 	*journal.Pending
@@ -74,7 +71,6 @@ func (r *rule) commit() (more bool) {
 	}
 	if err != nil {
 		err = fmt.Errorf("journal: %s: %w", r.s.Path(), err)
-		time.AfterFunc(retry, r.Again) // the disk may have space again, and no other change may come
 	}
 	r.SettlePlanes(planes, err)
 	r.SettleEvents(events, err)
