@@ -43,10 +43,12 @@ func (u *unit) remap(ctx context.Context, jobs []*job) {
 // keepPorts gives the planes of failed jobs their ports of before. First it removes the circuits that have been made
 // at the new ports. A session for the ports of before would not see them.
 func (u *unit) keepPorts(ctx context.Context, jobs []*job) {
+	var kept bool
 	for _, j := range jobs {
 		if j.err == nil || j.ports == nil {
 			continue
 		}
+		kept = true
 		ctx, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout) // that of the move may have passed
 		changed, err := u.portsToChange(j.p, j.ports)
 		if err == nil && u.s != nil {
@@ -61,6 +63,8 @@ func (u *unit) keepPorts(ctx context.Context, jobs []*job) {
 			j.err = fmt.Errorf("%w; at the new port: %w", j.err, err)
 		}
 		u.setPorts(j.p, j.ports)
+	}
+	if kept { // the session has the new ports of all of them
 		u.disconnect()
 	}
 }

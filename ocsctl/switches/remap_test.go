@@ -2,12 +2,14 @@ package switches
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
 
@@ -74,6 +76,48 @@ func TestRemapThatFails(t *testing.T) {
 	c.inject(device.Fault{Kind: device.Clear})
 	c.mustSet(shift(1))
 	c.has(0, shift(1))
+}
+
+// TestRemapsThatFailTogether: two planes of a switch get new ports in one change, and neither new port has light. The
+// switch keeps no circuit at a new port, since the sessions for the ports of before would not see it.
+func TestRemapsThatFailTogether(t *testing.T) {
+	var spares []string
+	r := newRigWaiting(t, rash, "polatis-scpi", 4, func(c *Config) {
+		for i, in := range c.Planes[3].Ports.In {
+			spares = append(spares, in+"/"+c.Planes[3].Ports.Out[i])
+		}
+		c.Planes = c.Planes[:3]
+	})
+	for j := range 2 {
+		r.must(j, shift(1))
+		r.inject(device.Fault{Kind: device.StuckMirror, In: -1, Out: 3*ranks + j})
+	}
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.spy.set(func(driver.Change) error {
+		once.Do(func() {
+			close(entered)
+			<-leave
+		})
+		return nil
+	})
+	require.NoError(t, r.dev.Switch(2, controller.Move{To: shift(1)})) // the other two wait for it
+	<-entered
+	for j := range 2 {
+		labels := r.dev.planes[j].labels()
+		labels[2] = spares[j]
+		m := controller.Move{From: shift(1), To: shift(1), Idle: true, Ports: labels}
+		require.NoError(t, r.dev.Switch(j, m))
+	}
+	close(leave)
+	for j := range 3 {
+		r.settled(j)
+	}
+	for in, out := range r.model.Map() {
+		if out != circuit.Dark && (in >= 3*ranks || out >= 3*ranks) {
+			t.Errorf("port %d goes to %d", in, out)
+		}
+	}
 }
 
 // TestFadingLight: a connector becomes dirty. The plane stays in service, and the controller says which port fades.
