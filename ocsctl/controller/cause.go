@@ -52,15 +52,6 @@ var causes = []struct {
 	{CauseNotAsWanted, []error{ocsctl.ErrReconfFailed}},
 }
 
-// Causes returns all causes.
-func Causes() []Cause {
-	all := []Cause{CauseDisabled, CauseOther}
-	for _, c := range causes {
-		all = append(all, c.cause)
-	}
-	return all
-}
-
 // CauseOf returns the cause of an error of a plane.
 func CauseOf(err error) Cause {
 	for _, c := range causes {

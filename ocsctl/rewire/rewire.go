@@ -29,8 +29,8 @@ type Stage = map[int]circuit.Permutation
 
 // Options of [Run].
 type Options struct {
-	Planes int    // of the fabric; required
-	Who    string // for the history
+	Planes []string // names of the fabric's planes; required
+	Who    string   // for the history
 	// Retry is how long to wait for a plane that is in use before asking again; default 2ms.
 	Retry time.Duration
 	// Done, unless nil, is called after each stage.
@@ -52,7 +52,7 @@ func Run(ctx context.Context, op Operator, stages []Stage, o Options) error {
 		}
 	}
 	for s, stage := range stages {
-		for _, part := range parts(stage, o.Planes) {
+		for _, part := range parts(stage, len(o.Planes)) {
 			if err := run(ctx, op, part, &o, s+1); err != nil {
 				return fmt.Errorf("rewire: stage %d of %d: %w", s+1, len(stages), err)
 			}
@@ -65,16 +65,16 @@ func Run(ctx context.Context, op Operator, stages []Stage, o Options) error {
 }
 
 // check returns an error for the first plane that cannot be changed.
-func check(stage Stage, planes int) error {
+func check(stage Stage, names []string) error {
 	for _, plane := range slices.Sorted(maps.Keys(stage)) {
 		switch {
-		case plane < 0 || plane >= planes:
-			return fmt.Errorf("plane %d is outside 0..%d", plane, planes-1)
-		case planes == 1:
-			return errors.New("plane 0 is the only one: nothing could run meanwhile")
+		case plane < 0 || plane >= len(names):
+			return fmt.Errorf("plane %d is outside 0..%d", plane, len(names)-1)
+		case len(names) == 1:
+			return fmt.Errorf("plane %s is the only one: nothing could run meanwhile", names[plane])
 		}
 		if err := stage[plane].Validate(len(stage[plane])); err != nil {
-			return fmt.Errorf("plane %d: map%w", plane, err)
+			return fmt.Errorf("plane %s: map%w", names[plane], err)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package rewire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -68,11 +69,19 @@ func ring(planes ...int) Stage {
 	return all
 }
 
+// names are those of so many planes.
+func names(planes int) (all []string) {
+	for p := range planes {
+		all = append(all, fmt.Sprint("p", p))
+	}
+	return all
+}
+
 func TestRun(t *testing.T) {
 	f := newFake()
 	f.held[1], f.held[3] = 5, 2
 	var done []int
-	o := Options{Planes: 4, Retry: time.Microsecond, Done: func(s int) { done = append(done, s) }}
+	o := Options{Planes: names(4), Retry: time.Microsecond, Done: func(s int) { done = append(done, s) }}
 	require.NoError(t, Run(t.Context(), f, []Stage{ring(0, 1), ring(2, 3), nil}, o))
 	for p := range 4 {
 		if !f.maps[p].Equal(circuit.Shift(4, p+1)) {
@@ -91,13 +100,13 @@ func TestAPlaneIsAlwaysLeft(t *testing.T) {
 		for p := range planes {
 			all = append(all, p)
 		}
-		require.NoError(t, Run(t.Context(), f, []Stage{ring(all...)}, Options{Planes: planes}))
+		require.NoError(t, Run(t.Context(), f, []Stage{ring(all...)}, Options{Planes: names(planes)}))
 		if f.most != most || len(f.maps) != planes {
 			t.Errorf("%d planes: %d were out of service at once, want %d; %d moved", planes, f.most, most, len(f.maps))
 		}
 	}
-	if err := Run(t.Context(), newFake(), []Stage{ring(0)}, Options{Planes: 1}); err == nil ||
-		!strings.Contains(err.Error(), "the only one") {
+	if err := Run(t.Context(), newFake(), []Stage{ring(0)}, Options{Planes: names(1)}); err == nil ||
+		!strings.Contains(err.Error(), "plane p0 is the only one") {
 		t.Error(err)
 	}
 }
@@ -106,7 +115,7 @@ func TestFailures(t *testing.T) {
 	f := newFake()
 	stuck := errors.New("mirror 3 is stuck")
 	f.broken[1] = stuck
-	err := Run(t.Context(), f, []Stage{ring(0, 1), ring(2)}, Options{Planes: 4})
+	err := Run(t.Context(), f, []Stage{ring(0, 1), ring(2)}, Options{Planes: names(4)})
 	if !errors.Is(err, stuck) || !strings.Contains(err.Error(), "stage 1 of 2: mirror 3") {
 		t.Error(err)
 	}
@@ -118,17 +127,17 @@ func TestFailures(t *testing.T) {
 	f.held[1] = -1
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	err = Run(ctx, f, []Stage{ring(1)}, Options{Planes: 4})
+	err = Run(ctx, f, []Stage{ring(1)}, Options{Planes: names(4)})
 	if !errors.Is(err, controller.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) || len(f.off) != 0 {
 		t.Errorf("%v; out of service %v", err, f.off)
 	}
 
 	for want, stage := range map[string]Stage{
-		"plane 4 is outside 0..3":     ring(4),
-		"plane 1: map[1]: port 2 alr": {1: circuit.Permutation{2, 2, 0}},
+		"plane 4 is outside 0..3":      ring(4),
+		"plane p1: map[1]: port 2 alr": {1: circuit.Permutation{2, 2, 0}},
 	} {
 		f := newFake()
-		if err := Run(t.Context(), f, []Stage{ring(0), stage}, Options{Planes: 4}); err == nil ||
+		if err := Run(t.Context(), f, []Stage{ring(0), stage}, Options{Planes: names(4)}); err == nil ||
 			!strings.Contains(err.Error(), "stage 2: "+want) || f.most > 0 {
 			t.Errorf("%v, want %q before anything moves", err, want)
 		}

@@ -3,6 +3,7 @@ package ocs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,18 +54,15 @@ func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lum
 	if err != nil {
 		return cli.No(err)
 	}
-	planes := map[string]int{}
-	for j, p := range s.Planes {
-		planes[p.Name] = j
-	}
+	planes := planeNames(&s)
 	stages := make([]rewire.Stage, len(steps))
 	for n, step := range steps {
 		stages[n] = rewire.Stage{}
 		for _, m := range step.Moves {
 			for side, want := range m.Maps() {
 				name := lumos.PlaneName(m.Group, 2*m.Pair+side)
-				j, ok := planes[name]
-				if !ok {
+				j := slices.Index(planes, name)
+				if j < 0 {
 					return fmt.Errorf("step %d: the controller has no plane %s", n+1, name)
 				}
 				if len(s.Ports) != f.Pods {
@@ -75,7 +73,7 @@ func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lum
 		}
 	}
 	start := time.Now()
-	err = rewire.Run(ctx, op, stages, rewire.Options{Planes: len(s.Planes), Who: operatorName(), Done: func(n int) {
+	err = rewire.Run(ctx, op, stages, rewire.Options{Planes: planes, Who: operatorName(), Done: func(n int) {
 		cli.Printf("step %d of %d: %d planes have their maps, after %v\n", n+1, len(stages), len(stages[n]),
 			time.Since(start).Round(time.Millisecond))
 	}})

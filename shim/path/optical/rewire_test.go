@@ -73,6 +73,7 @@ func rewiring(t *testing.T, c controller.Controller, w *shimtest.World, sets int
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 	defer cancel()
 	var stages, calls atomic.Int32
+	planes := make([]string, rewired.KSpine)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- func() error {
@@ -85,7 +86,7 @@ func rewiring(t *testing.T, c controller.Controller, w *shimtest.World, sets int
 				if err != nil {
 					return err
 				}
-				o := rewire.Options{Planes: rewired.KSpine, Who: "a test", Done: func(int) { stages.Add(1) }}
+				o := rewire.Options{Planes: planes, Who: "a test", Done: func(int) { stages.Add(1) }}
 				if err := rewire.Run(ctx, operator{c}, stagesOf(steps), o); err != nil {
 					return err
 				}
