@@ -43,7 +43,7 @@ type chain struct {
 // newChain starts all of it, with one plane; before may give the switch circuits, and the controller a past.
 func newChain(t *testing.T, protocol string, before func(*chain, *controller.Config)) *chain {
 	t.Helper()
-	return newRigWaiting(t, hasty, protocol, 1, nil).chain(before)
+	return newRigWaiting(t, calm, protocol, 1, nil).chain(before)
 }
 
 // chain starts a controller of the rig's device, and ranks.

@@ -93,7 +93,7 @@ func TestLostLight(t *testing.T) {
 // TestKeptDarkCircuit: ranks' moves verify the circuits that they keep.
 func TestKeptDarkCircuit(t *testing.T) {
 	onlyMovesLook := func(c *Config) { c.DriftInterval = time.Hour }
-	c := newRigWaiting(t, hasty, "polatis-scpi", 1, onlyMovesLook).chain(nil)
+	c := newRigWaiting(t, calm, "polatis-scpi", 1, onlyMovesLook).chain(nil)
 	c.mustSet(shift(1))
 	c.inject(device.Fault{Kind: device.LostLight, In: -1, Out: 3})
 	to := circuit.Permutation{2, 1, 3, 0} // keeps the circuits of ranks 2 and 3

@@ -15,7 +15,7 @@ import (
 
 // newSpareChain starts a chain of one plane on ports 0 to 3 of a switch whose ports 4 to 7 are spare.
 func newSpareChain(t *testing.T, protocol string) (c *chain, spares []string) {
-	r := newRigWaiting(t, hasty, protocol, 2, func(c *Config) {
+	r := newRigWaiting(t, calm, protocol, 2, func(c *Config) {
 		for i, in := range c.Planes[1].Ports.In {
 			spares = append(spares, in+"/"+c.Planes[1].Ports.Out[i])
 		}
@@ -82,7 +82,7 @@ func TestRemapThatFails(t *testing.T) {
 // switch keeps no circuit at a new port, since the sessions for the ports of before would not see it.
 func TestRemapsThatFailTogether(t *testing.T) {
 	var spares []string
-	r := newRigWaiting(t, rash, "polatis-scpi", 4, func(c *Config) {
+	r := newRigWaiting(t, calm, "polatis-scpi", 4, func(c *Config) {
 		for i, in := range c.Planes[3].Ports.In {
 			spares = append(spares, in+"/"+c.Planes[3].Ports.Out[i])
 		}
