@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/device/gate"
 	"lightpath/ocsctl/driver/gnmi/dialect"
 	"lightpath/ocsctl/internal/mtls"
 )
@@ -54,11 +55,9 @@ func Serve(ctx context.Context, l net.Listener, d *device.Device, o Options) err
 	}
 	g := grpc.NewServer(opts...)
 	gpb.RegisterGNMIServer(g, s)
-	gate := &gate{Listener: l, d: d, open: make(map[net.Conn]bool)}
 	defer d.Watch(func(e device.Event) {
 		if e.Kind == device.Rebooted {
 			s.rebooted.Store(true)
-			gate.closeAll()
 		}
 	})()
 	ctx, cancel := context.WithCancel(ctx)
@@ -68,7 +67,7 @@ func Serve(ctx context.Context, l net.Listener, d *device.Device, o Options) err
 		g.Stop()
 		close(stopped)
 	})
-	err = g.Serve(gate)
+	err = g.Serve(gate.New(l, d, maxConnections))
 	if ctx.Err() != nil {
 		err = nil
 	}
@@ -230,53 +229,4 @@ func keyless(path, leaf []*gpb.PathElem) bool {
 		}
 	}
 	return false
-}
-
-// gate is a listener that accepts clients while the switch is up.
-type gate struct {
-	net.Listener
-	d    *device.Device
-	mu   sync.Mutex
-	open map[net.Conn]bool
-}
-
-// Accept implements net.Listener.
-func (g *gate) Accept() (net.Conn, error) {
-	for {
-		c, err := g.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		up := g.d.Up()
-		g.mu.Lock()
-		if up = up && len(g.open) < maxConnections; up {
-			g.open[c] = true
-		}
-		g.mu.Unlock()
-		if up {
-			return &conn{Conn: c, gate: g}, nil
-		}
-		c.Close()
-	}
-}
-
-func (g *gate) closeAll() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for c := range g.open {
-		c.Close()
-	}
-}
-
-// conn leaves the gate's list when it is closed.
-type conn struct {
-	net.Conn
-	gate *gate
-}
-
-func (c *conn) Close() error {
-	c.gate.mu.Lock()
-	delete(c.gate.open, c.Conn)
-	c.gate.mu.Unlock()
-	return c.Conn.Close()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lightpath/ocsctl/device"
+	"lightpath/ocsctl/device/gate"
 	"lightpath/plans/circuit"
 )
 
@@ -26,75 +27,25 @@ const (
 
 // Serve answers clients that connect to l until the context ends, and closes l.
 func Serve(ctx context.Context, l net.Listener, d *device.Device) error {
-	s := &server{d: d, open: make(map[net.Conn]bool)}
 	ctx, cancel := context.WithCancel(ctx)
-	stopWatch := d.Watch(func(e device.Event) {
-		if e.Kind == device.Rebooted {
-			s.closeAll()
-		}
-	})
-	defer stopWatch()
-	stop := context.AfterFunc(ctx, func() {
-		l.Close()
-		s.closeAll()
-	})
-	defer stop()
-	defer s.wg.Wait()
-	defer s.closeAll()
+	clients := gate.New(l, d, maxSessions)
+	var sessions sync.WaitGroup
+	defer sessions.Wait()
+	defer clients.Close() //nolint:errcheck // Accept has failed
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { clients.Close() })() //nolint:errcheck // Accept fails
 	for {
-		conn, err := l.Accept()
+		conn, err := clients.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			l.Close()
 			return fmt.Errorf("scpi: %w", err)
 		}
-		if !s.admit(conn) {
-			conn.Close()
-			continue
-		}
-		if ctx.Err() != nil { // it was accepted while all sessions were being closed
-			conn.Close()
-		}
-		s.wg.Go(func() {
-			defer s.leave(conn)
+		sessions.Go(func() {
+			defer conn.Close()
 			(&session{d: d, conn: conn}).run(ctx)
 		})
-	}
-}
-
-type server struct {
-	d    *device.Device
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	open map[net.Conn]bool
-}
-
-func (s *server) admit(c net.Conn) bool {
-	up := s.d.Up()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !up || len(s.open) == maxSessions {
-		return false
-	}
-	s.open[c] = true
-	return true
-}
-
-func (s *server) leave(c net.Conn) {
-	c.Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, c)
-}
-
-func (s *server) closeAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.open {
-		c.Close()
 	}
 }
 
