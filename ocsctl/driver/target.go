@@ -15,7 +15,7 @@ type Target struct {
 	Dialect  string // of the protocol; "": detected, or the default
 	Ports    Ports
 
-	Timeout   time.Duration // for one answer; default 2 s
+	Timeout   time.Duration // for one answer; 0: see AnswerTime
 	Tolerance Tolerance     // when circuits count as up
 	// Insecure allows connections to other hosts without encryption and authentication.
 	Insecure bool
@@ -35,6 +35,14 @@ func (t *Target) Connect(ctx context.Context, address string) (net.Conn, error) 
 		return t.Dial(ctx, "tcp", address)
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+// AnswerTime returns the longest time for one answer: Timeout, or 2 s.
+func (t *Target) AnswerTime() time.Duration {
+	if t.Timeout > 0 {
+		return t.Timeout
+	}
+	return 2 * time.Second
 }
 
 // Open connects to a switch and reads its identity. The context bounds only this call.

@@ -140,10 +140,9 @@ func (r *Runner) Run(ctx context.Context) error {
 
 // campaign waits until this controller rules. Until then, it logs for which controller it stands by.
 func (r *Runner) campaign(ctx context.Context) (journal.Leadership, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var watched sync.WaitGroup
 	defer watched.Wait()
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watched.Go(func() {
 		tick := time.NewTicker(lookEvery)

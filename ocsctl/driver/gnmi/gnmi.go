@@ -26,7 +26,6 @@ import (
 const Name = "gnmi"
 
 const (
-	defaultTimeout   = 2 * time.Second
 	defaultAveraging = 100 * time.Millisecond // the models do not contain the windows of power meters
 	maxMessage       = 16 << 20
 )
@@ -35,7 +34,7 @@ const (
 var (
 	// ErrExposed: the switch is on another host, and there is no TLS to reach it.
 	ErrExposed = errors.New("gnmi: off this host TLS is required")
-	// ErrDialect: the switch announces no model of a known dialect, or not the one asked for.
+	// ErrDialect: the switch announces no model of a known dialect.
 	ErrDialect = errors.New("gnmi: the switch does not speak a known dialect")
 	// ErrPorts: labels that appear twice, or on one side only. Labels that the switch does not have are
 	// driver.ErrPorts, too.
@@ -48,10 +47,7 @@ var (
 // CertFile and KeyFile both ends prove their identity. Without them, Open connects only to this host, unless Insecure.
 // The switch must have every label of Ports.
 func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
-	s := &swtch{endpoint: t.Endpoint, timeout: t.Timeout, tol: t.Tolerance, turn: make(chan struct{}, 1)}
-	if s.timeout <= 0 {
-		s.timeout = defaultTimeout
-	}
+	s := &swtch{endpoint: t.Endpoint, timeout: t.AnswerTime(), tol: t.Tolerance, turn: make(chan struct{}, 1)}
 	if s.tol.Averaging <= 0 {
 		s.tol.Averaging = defaultAveraging
 	}
@@ -111,10 +107,10 @@ type swtch struct {
 	closed   atomic.Bool
 }
 
-// speak detects the dialect.
-func (s *swtch) speak(ctx context.Context, want string) error {
+// speak takes the dialect that is wanted, or detects it. It also finds out whether the switch answers.
+func (s *swtch) speak(ctx context.Context, want string) (err error) {
 	if want != "" {
-		if _, err := dialect.Lookup(want); err != nil {
+		if s.words, err = dialect.Lookup(want); err != nil {
 			return err
 		}
 	}
@@ -124,13 +120,12 @@ func (s *swtch) speak(ctx context.Context, want string) error {
 	if err != nil {
 		return s.fault(err)
 	}
+	if s.words != nil {
+		return nil
+	}
 	models := make([]string, len(caps.GetSupportedModels()))
 	for i, m := range caps.GetSupportedModels() {
 		models[i] = m.GetName()
-	}
-	if want != "" {
-		s.words, err = dialect.Lookup(want)
-		return err
 	}
 	if s.words = dialect.ByModels(models); s.words == nil {
 		return fmt.Errorf("%w: %s has %d models, none of %s", ErrDialect, s.endpoint, len(models),
@@ -203,18 +198,11 @@ func (s *swtch) Read(ctx context.Context) (circuit.Permutation, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.permutation(store.Circuits())
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return s.permutation(store.Circuits())
 }
 
 // Apply implements driver.Switch.
 func (s *swtch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {
-	if len(c.Before) != len(s.ports.In) || len(c.After) != len(s.ports.In) {
-		return nil, fmt.Errorf("gnmi: maps of %d and %d ports, want %d", len(c.Before), len(c.After), len(s.ports.In))
-	}
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():

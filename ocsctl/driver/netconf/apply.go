@@ -21,10 +21,6 @@ const lockRetry = 20 * time.Millisecond
 func (w *swtch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {
 	var report []driver.Circuit
 	err := w.use(ctx, func() (err error) {
-		if len(c.Before) != len(w.ports.in) || len(c.After) != len(w.ports.in) {
-			return fmt.Errorf("%w: maps of %d and %d ports, the switch has %d", driver.ErrRefused, len(c.Before),
-				len(c.After), len(w.ports.in))
-		}
 		t := &transaction{swtch: w, after: c.After}
 		defer t.release(ctx)
 		tol := w.tol

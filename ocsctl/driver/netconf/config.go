@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -29,9 +28,8 @@ var (
 )
 
 const (
-	defaultTimeout = 2 * time.Second
-	defaultPort    = "830"
-	maxKnownHosts  = 16 << 20
+	defaultPort   = "830"
+	maxKnownHosts = 16 << 20
 )
 
 // delivered are known default users and passwords of such switches.

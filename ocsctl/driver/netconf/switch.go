@@ -49,10 +49,7 @@ func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 
 // OpenStream is Open over other streams than SSH: tunnels that have authenticated both sides.
 func OpenStream(ctx context.Context, t driver.Target, dial Dial) (driver.Switch, error) {
-	w := &swtch{name: t.Endpoint, open: dial, tol: t.Tolerance, wait: t.Timeout, turn: make(chan struct{}, 1)}
-	if w.wait <= 0 {
-		w.wait = defaultTimeout
-	}
+	w := &swtch{name: t.Endpoint, open: dial, tol: t.Tolerance, wait: t.AnswerTime(), turn: make(chan struct{}, 1)}
 	if w.tol.Averaging <= 0 {
 		w.tol.Averaging = fastWindow
 	}

@@ -28,13 +28,10 @@ const maxQuery = 256
 func Open(ctx context.Context, t driver.Target) (driver.Switch, error) {
 	s := &swtch{
 		turn: make(chan struct{}, 1), tol: t.Tolerance, port: make(map[int]int),
-		wire: wire{endpoint: t.Endpoint, insecure: t.Insecure, timeout: t.Timeout, dial: t.Connect},
+		wire: wire{endpoint: t.Endpoint, insecure: t.Insecure, timeout: t.AnswerTime(), dial: t.Connect},
 	}
 	if t.Dialect != "" {
 		return nil, fmt.Errorf("scpi: there is no dialect %q", t.Dialect)
-	}
-	if s.wire.timeout <= 0 {
-		s.wire.timeout = 2 * time.Second
 	}
 	if s.tol.Averaging <= 0 {
 		s.tol.Averaging = defaultAveraging
@@ -184,11 +181,7 @@ func (s *swtch) Read(ctx context.Context) (circuit.Permutation, error) {
 		return nil, err
 	}
 	defer release()
-	p, err := s.Map(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return s.Map(ctx)
 }
 
 // Apply implements driver.Switch.
@@ -198,9 +191,6 @@ func (s *swtch) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, e
 		return nil, err
 	}
 	defer release()
-	if len(c.Before) != len(s.in) || len(c.After) != len(s.in) {
-		return nil, fmt.Errorf("scpi: maps of %d and %d ports, want %d", len(c.Before), len(c.After), len(s.in))
-	}
 	return driver.Carry(ctx, protocol{s}, c, s.tol)
 }
 
