@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -12,6 +14,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/journal/journaltest"
 )
 
@@ -49,4 +53,39 @@ func TestQuietStart(t *testing.T) {
 			t.Error(line)
 		}
 	}
+}
+
+// TestUnusableStore: a standby whose turn it is to serve a broken store tries on, and logs why once.
+func TestUnusableStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lock")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), nil, 0o600)) // not a directory
+	first, err := os.Create(path)
+	require.NoError(t, err)
+	if locked, err := tryLock(first); !locked || err != nil {
+		t.Fatal(locked, err)
+	}
+	var said refusals
+	h, err := serve(Config{Dir: dir, Logger: slog.New(slog.NewTextHandler(&said, nil))}, "me")
+	require.NoError(t, err)
+	first.Close()
+	for range 3 { // attempts
+		await.Until(t, "an attempt", func() bool { id, _ := os.ReadFile(path); return string(id) == "me" })
+		require.NoError(t, os.Truncate(path, 0))
+	}
+	h.close()
+	if n := said.Load(); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+}
+
+// refusals counts the lines of a log about a store that cannot be served.
+type refusals struct{ atomic.Int32 }
+
+func (r *refusals) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("the journal cannot be served")) {
+		r.Add(1)
+	}
+	return len(line), nil
 }

@@ -85,7 +85,7 @@ func (h *host) run(lock *os.File, server *embed.Etcd) {
 	defer h.cut()
 	poll := time.NewTicker(lockPoll)
 	defer poll.Stop()
-	for server == nil {
+	for said := ""; server == nil; {
 		select {
 		case <-h.stop:
 			return
@@ -96,7 +96,10 @@ func (h *host) run(lock *os.File, server *embed.Etcd) {
 			server, err = h.succeed(lock)
 		}
 		if err != nil {
-			h.conf.Logger.Error("the journal cannot be served", "dir", h.conf.Dir, "error", err)
+			if err.Error() != said {
+				said = err.Error()
+				h.conf.Logger.Error("the journal cannot be served", "dir", h.conf.Dir, "error", err)
+			}
 			if unix.Flock(int(lock.Fd()), unix.LOCK_UN) != nil {
 				return
 			}
