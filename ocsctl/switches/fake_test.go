@@ -14,6 +14,7 @@ type fake struct {
 	mu     sync.Mutex
 	table  circuit.Permutation
 	health []driver.Health // ingress ports, then egress ports
+	secret int             // how many requests for its identity it still refuses
 }
 
 func newFake(ports int) *fake {
@@ -38,7 +39,15 @@ func fakePlanes(n int) []Plane {
 	return all
 }
 
-func (f *fake) Info(context.Context) (driver.Info, error) { return driver.Info{Model: "fake"}, nil }
+func (f *fake) Info(context.Context) (driver.Info, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.secret > 0 {
+		f.secret--
+		return driver.Info{}, driver.ErrNoAnswer
+	}
+	return driver.Info{Model: "fake"}, nil
+}
 
 func (f *fake) Read(context.Context) (circuit.Permutation, error) {
 	f.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
 )
@@ -98,6 +99,22 @@ func testLog(t *testing.T) {
 	r.until(func() bool { return log.count("WARN", "switch does not answer", "switch=sw", "planes=[a b]") == 1 })
 	once(2, "INFO", "switch answers again")
 	once(1, "WARN", "switch does not answer")
+}
+
+// TestLateIdentity: operators get to know a switch that has not told its model at first.
+func TestLateIdentity(t *testing.T) {
+	log := newLedger()
+	r := &rig{T: t, spy: &spy{}}
+	r.start(Config{
+		Planes: fakePlanes(1), DriftInterval: time.Millisecond, Logger: slog.New(log),
+		Open: func(context.Context, string, driver.Ports) (driver.Switch, error) {
+			f := newFake(ranks)
+			f.secret = 2
+			return f, nil
+		},
+	})
+	await.Until(t, "the model", func() bool { return r.dev.Switches()[0].Info.Model == "fake" })
+	await.Until(t, "its line", func() bool { return log.count("switch answers", "model=fake") == 1 })
 }
 
 // TestLogOfTooFewPorts: a switch that has fewer ports than the fabric file says is told from one that does

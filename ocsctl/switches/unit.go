@@ -149,19 +149,16 @@ func (u *unit) open(ctx context.Context) error {
 	return nil
 }
 
-// identify reads the switch's identity and abilities, for operators and the log.
+// identify reads the switch's identity and abilities, for operators and the log. After an error they stay unknown, and
+// the next look reads them.
 func (u *unit) identify(ctx context.Context) {
 	info, err := u.sw.Info(ctx)
 	if err != nil {
 		return
 	}
 	u.d.mu.Lock()
-	before := u.info
 	u.info = info
 	u.d.mu.Unlock()
-	if before == info {
-		return
-	}
 	level := slog.LevelInfo
 	if info.Reaches() < min(u.d.cfg.Verify, driver.Light) {
 		level = slog.LevelWarn
@@ -209,6 +206,9 @@ func (u *unit) look(ctx context.Context) {
 	ctx, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout)
 	defer cancel()
 	health, err := u.read(ctx)
+	if err == nil && u.info == (driver.Info{}) {
+		u.identify(ctx)
+	}
 	if err == nil && !u.answered {
 		health, err = u.verifyFound(ctx)
 	}
@@ -249,7 +249,6 @@ func (u *unit) look(ctx context.Context) {
 // verifyFound verifies the circuits of a switch that answers for the first time. A read is not enough: its meters may
 // still average over a change that an earlier controller made.
 func (u *unit) verifyFound(ctx context.Context) ([]driver.Health, error) {
-	u.identify(ctx)
 	table := u.s.Table()
 	_, err := u.s.Apply(ctx, driver.Change{Before: table, After: table, Want: u.d.cfg.rule().Want})
 	if err != nil && !errors.Is(err, driver.ErrNotAsIntended) { // the read below decides
