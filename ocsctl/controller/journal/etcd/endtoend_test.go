@@ -106,7 +106,7 @@ type member struct {
 func start(t *testing.T, name, prefix, socket string, d controller.Device) *member {
 	t.Helper()
 	store, err := etcd.Open(t.Context(), etcd.Config{Name: name, Endpoints: []string{"unix:" + socket}, Prefix: prefix,
-		Lease: 5 * time.Second})
+		Lease: 15 * time.Second}) // a busy host may stand still for some seconds
 	require.NoError(t, err)
 	m := &member{store: store, ended: make(chan error, 1)}
 	m.runner, err = lead.New(lead.Options{Store: store, Ports: ports, Planes: 1,
