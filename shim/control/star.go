@@ -108,10 +108,13 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 	c.links[0] = &link{conn: conn}
 	err = c.links[0].send(&Message{Kind: MsgJoin, From: uint16(rank)})
 	if gaveUp {
-		_ = conn.Close()
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	return c, err
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // gather accepts the control connections of all other ranks. It handles each connection on a goroutine, so that a
