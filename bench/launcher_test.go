@@ -236,7 +236,7 @@ func TestRanksDeadline(t *testing.T) {
 	}
 }
 
-// TestSuspendedRank: if ranks do not end in time, the error of one that a signal has suspended says so, and comes first.
+// TestSuspendedRank: if ranks do not end in time, the error of one that a signal has suspended says so. It comes first.
 func TestSuspendedRank(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	j := &job{ranks: fakeRanks(t, 1, "hang"), dir: t.TempDir(), reports: make([][]Report, 1)}

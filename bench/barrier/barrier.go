@@ -40,7 +40,7 @@ type Options struct {
 }
 
 const (
-	warmup  = 200              // untimed rounds before those that count
+	warmup  = 200              // rounds before the timed ones
 	timeout = 10 * time.Second // bounds one round
 )
 

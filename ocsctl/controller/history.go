@@ -46,8 +46,8 @@ type History interface {
 	History(ctx context.Context, q Query) ([]Event, error)
 }
 
-// ReadHistory reads up to q.Limit events, the newest first. It calls read, which is that of a [History], until there are
-// so many, or no older ones.
+// ReadHistory reads up to q.Limit events, the newest first. It calls read, which is that of a [History], until there
+// are so many, or no older ones.
 func ReadHistory(ctx context.Context, read func(context.Context, Query) ([]Event, error), q Query) ([]Event, error) {
 	var all []Event
 	for want := q.Limit; len(all) < want; {

@@ -81,8 +81,8 @@ func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error
 	return cli.Deliver(ctx, "plan", func() error { return f.write(ctx, p, plan) })
 }
 
-// options returns the options of a search that ends with ctx. The time is measured, but the effort is not: else the same
-// command would give another plan each time.
+// options returns the options of a search that ends with ctx. The time is measured, but the effort is not: else the
+// same command would give another plan each time.
 func (f *planFlags) options(ctx context.Context, p *plans.Problem) planner.Options {
 	return planner.Options{TimeLimit: f.searchTime(ctx, p), Effort: planner.EffortWithin(f.limit, p), Seed: f.seed}
 }

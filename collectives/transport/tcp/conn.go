@@ -51,8 +51,8 @@ func (c *conn) corrupt(err error) error {
 }
 
 // broken handles the end of the connection, with errno 0 for the end of the stream. It returns the error of the calls
-// that need the connection, or nil if another connection may continue the stream. EFAULT is the fault of a buffer of this
-// rank, which no connection mends. The caller holds the endpoint's lock.
+// that need the connection, or nil if another connection may continue the stream. EFAULT is the fault of a buffer of
+// this rank, which no connection mends. The caller holds the endpoint's lock.
 func (c *conn) broken(errno unix.Errno) error {
 	if c.guard == nil || errno == unix.EFAULT {
 		return c.loss(errno)

@@ -287,8 +287,8 @@ func (l *troubled) Accept() (net.Conn, error) {
 	return l.TCPListener.Accept()
 }
 
-// TestAcceptGoesOnAfterAnError checks that a rank accepts connections after an accept that fails, unless its listener is
-// closed.
+// TestAcceptGoesOnAfterAnError checks that a rank accepts connections after an accept that fails, unless its listener
+// is closed.
 func TestAcceptGoesOnAfterAnError(t *testing.T) {
 	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EPROTO, unix.EHOSTUNREACH} {
 		ls, addrs := listen(t, "127.0.0.1:0", 1)

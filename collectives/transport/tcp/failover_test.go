@@ -413,8 +413,8 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// TestAbandonAfterClose checks that a call that fails because its endpoint has closed touches no other file that has the
-// descriptor of a connection now.
+// TestAbandonAfterClose checks that a call that fails because its endpoint has closed touches no other file that has
+// the descriptor of a connection now.
 func TestAbandonAfterClose(t *testing.T) {
 	e := guarded(t, 2, 1, time.Hour, nil, Failover{})[0]
 	p := e.Planes()[0].(transport.Abandoner)

@@ -10,8 +10,8 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// TestFailedKeepsDesired: after a failure, the next controller takes the plane back at the desired map only. What the
-// move of the intent has done does not matter.
+// TestFailedKeepsDesired: after a failure, the next controller takes the plane back at the desired map only, whatever
+// map the move of the intent has left.
 func TestFailedKeepsDesired(t *testing.T) {
 	before, after := circuit.AllDark(3), circuit.Shift(3, 1)
 	s := State{Epoch: 3, Map: before}
