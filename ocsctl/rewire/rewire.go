@@ -17,7 +17,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Operator is the part of the controller in charge that a stage needs. *rpc.Operator is one. Its errors name the plane.
+// Operator is the part of the controller in charge that a stage needs. *rpc.Operator is one.
 type Operator interface {
 	Set(ctx context.Context, plane int, target circuit.Permutation, who string) error
 	Disable(ctx context.Context, plane int, reason, who string) error
@@ -35,6 +35,11 @@ type Options struct {
 	Retry time.Duration
 	// Done, unless nil, is called after each stage.
 	Done func(stage int)
+}
+
+// failed names the plane of an error: that of a lost connection does not.
+func (o *Options) failed(plane int, err error) error {
+	return fmt.Errorf("plane %s: %w", o.Planes[plane], err)
 }
 
 // Run executes stages in order. It takes the planes of a stage out of service for new operations. It gives each plane
@@ -106,7 +111,7 @@ func run(ctx context.Context, op Operator, stage Stage, o *Options, number int) 
 	var closed []int // planes taken out of service
 	for _, plane := range slices.Sorted(maps.Keys(stage)) {
 		if err := op.Disable(ctx, plane, fmt.Sprintf("rewiring, stage %d", number), o.Who); err != nil {
-			return errors.Join(err, reopen(ctx, op, closed, o))
+			return errors.Join(o.failed(plane, err), reopen(ctx, op, closed, o))
 		}
 		closed = append(closed, plane)
 	}
@@ -120,7 +125,7 @@ func run(ctx context.Context, op Operator, stage Stage, o *Options, number int) 
 	var errs []error
 	for i, plane := range closed {
 		if moved[i] != nil {
-			errs = append(errs, moved[i])
+			errs = append(errs, o.failed(plane, moved[i]))
 		}
 		if moved[i] == nil || errors.Is(moved[i], controller.ErrHeld) { // a plane that has not moved keeps its map
 			sound = append(sound, plane)
@@ -136,7 +141,7 @@ func reopen(ctx context.Context, op Operator, planes []int, o *Options) error {
 	var errs []error
 	for _, plane := range planes {
 		if err := op.Enable(ctx, plane, o.Who); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, o.failed(plane, err))
 		}
 	}
 	return errors.Join(errs...)

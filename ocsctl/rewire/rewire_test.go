@@ -116,7 +116,7 @@ func TestFailures(t *testing.T) {
 	stuck := errors.New("mirror 3 is stuck")
 	f.broken[1] = stuck
 	err := Run(t.Context(), f, []Stage{ring(0, 1), ring(2)}, Options{Planes: names(4)})
-	if !errors.Is(err, stuck) || !strings.Contains(err.Error(), "stage 1 of 2: mirror 3") {
+	if !errors.Is(err, stuck) || !strings.Contains(err.Error(), "stage 1 of 2: plane p1: ") {
 		t.Error(err)
 	}
 	if !f.off[1] || len(f.off) != 1 || f.maps[2] != nil {
