@@ -9,8 +9,9 @@ import (
 )
 
 // weigher sets the weights of given permutations on given switches so that the longest switch is as short as possible.
-// On one switch that is the paper's linear program (5). It minimizes T subject to T >= overhead(h) + sum of the weights on h, and every entry covered. An entry that only one
-// hold covers is a floor of that hold's weight. The program adds to these floors.
+// On one switch that is the paper's linear program (5). It minimizes T subject to T >= overhead(h) + sum of the weights
+// on h, and every entry covered. An entry that only one hold covers is a floor of that hold's weight. The program adds
+// to these floors.
 type weigher struct {
 	w     *network
 	lp    lp.Program

@@ -98,33 +98,31 @@ static void forget_file(struct block *b, void *arg) {
   b->fd = -1;
 }
 
-STUB_API CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size) {
+/* Adds a block of device memory at *at. */
+static CUresult add_device(CUdeviceptr *at, size_t size, bool managed) {
   void *p = NULL;
-  CUresult rc;
-  BEGIN();
-  rc = add(&p, size, CU_MEMORYTYPE_DEVICE, false);
+  CUresult rc = add(&p, size, CU_MEMORYTYPE_DEVICE, managed);
   *at = (uintptr_t)p;
   return rc;
 }
 
+STUB_API CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size) {
+  BEGIN();
+  return add_device(at, size, false);
+}
+
 STUB_API CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags) {
-  void *p = NULL;
-  CUresult rc;
   (void)flags;
   BEGIN();
-  rc = add(&p, size, CU_MEMORYTYPE_DEVICE, true);
-  *at = (uintptr_t)p;
-  return rc;
+  return add_device(at, size, true);
 }
 
 /* Memory of a pool that cannot be exported, as the default one of a device. */
 STUB_API CUresult cuMemAllocAsync(CUdeviceptr *at, size_t size, CUstream stream) {
-  void *p = NULL;
   CUresult rc;
   BEGIN();
   if (stub_stream(stream) == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  rc = add(&p, size, CU_MEMORYTYPE_DEVICE, false);
-  *at = (uintptr_t)p;
+  rc = add_device(at, size, false);
   if (rc == CUDA_SUCCESS) stub_with_block(*at, forget_file, NULL);
   return rc;
 }

@@ -38,6 +38,13 @@ func (f *controlFlags) register(cmd *cobra.Command, owner string) {
 		`host:port of the controller for operators, in the controller file ("": none)`)
 }
 
+// checkFileFlags returns an error if a flag of the fabric file or of the controller file is given without that file.
+// more are further flags of the fabric file.
+func checkFileFlags(fl *pflag.FlagSet, more ...string) error {
+	return cmp.Or(cli.Needs(fl, "fabric", append([]string{"ocsd", "endpoint", "reconfig", "pinned-by"}, more...)...),
+		cli.Needs(fl, "ocsd", "listen"))
+}
+
 func (f *planeFiles) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.fabric, "fabric", "", "fabric file to write: a rank per pod, a plane per port")
@@ -64,8 +71,7 @@ func (f *planeFiles) check(fl *pflag.FlagSet) error {
 	case f.names != nil && f.fabric == "" && f.maps == "":
 		return errors.New("--plane-names needs --fabric or --maps")
 	}
-	if err := cmp.Or(cli.Needs(fl, "fabric", "ocsd", "endpoint", "reconfig", "pinned-by"),
-		cli.Needs(fl, "ocsd", "listen")); err != nil {
+	if err := checkFileFlags(fl); err != nil {
 		return err
 	}
 	if f.maps != "" {

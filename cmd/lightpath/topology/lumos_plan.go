@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -51,8 +50,7 @@ func (o *lumosOutput) add(cmd *cobra.Command) {
 
 // requirement reads the requirement of --in, unless a flag has no effect.
 func (o *lumosOutput) requirement(fl *pflag.FlagSet, in string) (*lumos.Requirement, error) {
-	if err := cmp.Or(cli.Needs(fl, "fabric", "ocsd", "endpoint", "reconfig", "pinned-by", "bandwidth", "groups"),
-		cli.Needs(fl, "ocsd", "listen")); err != nil {
+	if err := checkFileFlags(fl, "bandwidth", "groups"); err != nil {
 		return nil, err
 	}
 	return cli.DecodeInput("in", in, lumos.DecodeRequirement)

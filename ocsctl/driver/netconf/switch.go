@@ -179,7 +179,8 @@ func (w *swtch) Info(ctx context.Context) (driver.Info, error) {
 			canState = canState || states[id] != "" && states[id] != stateUnsupported
 		}
 		info = driver.Info{
-			Vendor: brief.Line(p.Value(wire.OpticalNS, "manufacturer")), Model: brief.Line(p.Value(wire.OpticalNS, "model-name")),
+			Vendor:   brief.Line(p.Value(wire.OpticalNS, "manufacturer")),
+			Model:    brief.Line(p.Value(wire.OpticalNS, "model-name")),
 			Serial:   brief.Line(p.Value(wire.OpticalNS, "serial-number")),
 			Software: brief.Line(p.Value(wire.OpticalNS, "software-version")),
 			Dialect:  dialect(w.session.peer), CanState: canState, CanLight: canLight,
