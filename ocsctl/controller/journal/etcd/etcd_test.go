@@ -218,7 +218,8 @@ func TestConfig(t *testing.T) {
 // TestCompaction: a store of our own does not keep what was.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
-	c := open(t, t.TempDir(), brief) // the leader compacts when it renews its lease
+	// The leader compacts when it renews its lease, after 5 s; it loses the lease only if the host stands still for 20 s.
+	c := open(t, t.TempDir(), func(c *Config) { c.Lease = 25 * time.Second })
 	l := lead(t, c)
 	for i := range uint32(compactEvery) {
 		require.NoError(t, journaltest.Intend(t, l, intent(i)))

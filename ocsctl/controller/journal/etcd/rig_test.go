@@ -29,8 +29,8 @@ func open(t testing.TB, dir string, change ...func(*Config)) *Client {
 	return c
 }
 
-// brief is a lease whose end a test awaits.
-func brief(c *Config) { c.Lease = 5 * time.Second }
+// brief is a lease whose end a test awaits. A shorter one ends too early if the disk stands still for some seconds.
+func brief(c *Config) { c.Lease = 12 * time.Second }
 
 // through has a client called name reach the store at an address.
 func through(name, address string) func(*Config) {

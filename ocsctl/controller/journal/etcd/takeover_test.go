@@ -92,7 +92,7 @@ func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	server := open(t, t.TempDir())
 	r := newRelay(t, server.conf.socket())
-	a := open(t, "", through("a", r.address), func(c *Config) { c.Lease = 10 * time.Second })
+	a := open(t, "", through("a", r.address), func(c *Config) { c.Lease = 25 * time.Second })
 	l := lead(t, a)
 	r.stick(back)
 	answer := make(chan error, 2)
