@@ -3,7 +3,7 @@
 #   bench/hosts.sh up TAG HOSTS PLANES RATE MTU      hosts TAG-0, TAG-1, ...; interfaces e0, e1, ... at 10.77.PLANE.HOST+1
 #   bench/hosts.sh frames TAG HOSTS PLANES           hosts send single frames, without offloads that join them
 #   bench/hosts.sh circuits TAG HOSTS PLANES RATE MTU   hosts send as on circuits (ocsctl/kernel): single frames, and no
-#                                                    more than two above RATE after a pause
+#                                                    more than two at once after a pause
 #   bench/hosts.sh down TAG HOSTS
 #
 #        host 0          host 1    ...     one veth per host and plane, into that plane's bridge in namespace TAG;
@@ -56,8 +56,8 @@ hosts_circuits() {
   hosts_frames "$1" "$2" "$3"
   for r in $(seq 0 $(($2 - 1))); do
     for j in $(seq 0 $(($3 - 1))); do
-      limit "$1-$r" "e$j" "$4" $((2 * $5))
-      limit "$1" "h${r}p$j" "$4" $((2 * $5))
+      limit "$1-$r" "e$j" "$4" "$5"
+      limit "$1" "h${r}p$j" "$4" "$5"
     done
   done
 }

@@ -12,7 +12,7 @@
 #   CONTENDERS="even measured"           LIGHTPATH_PLANE_SHARES=even and measured by turns; with ROUNDS a table of medians follows
 #   PEERS=openmpi,gloo SIZES=64K,1M ...  compare with other libraries over the same interfaces instead (lightpath bench peers)
 #   DELAY=100us ...                      every frame arrives so much later (lightpath fabric delay)
-#   STRICT=1 ...                         hosts send single frames, no more than two above RATE after a pause, not 64 KiB
+#   STRICT=1 ...                         hosts send single frames, no more than two at once after a pause, not 64 KiB
 #   WARMUP=10 LIMIT=60 ...               10 untimed calls first instead of 2; stop a run after 60 seconds
 #   RTO_MIN=5000 ...                     least time until a retransmission (us); default 200000
 #

@@ -148,6 +148,8 @@ func TestRefusedArguments(t *testing.T) {
 		{bench("--json", filepath.Join(none, "x")), []string{"--json", none}},
 		{bench("--memory", "core"), []string{"--memory", "core"}},
 		{bench("--graph", "2"), []string{"--graph", "--memory device"}},
+		{bench("--fit", "--transport", "shm"), []string{"--fit", "tcp"}},
+		{bench("--fit", "-b", "8", "-e", "8"), []string{"--fit", "two sizes"}},
 		{bench("--graph", "2", "--memory", "device", "--sync"), []string{"--graph", "--sync"}},
 		{bench("--library", "/lib/libnccl.so"), []string{"--library", "libnccl.so.2"}},
 		{bench("--fabric", none), []string{"--fabric", none}},

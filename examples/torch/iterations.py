@@ -75,12 +75,34 @@ class Fabrics:
         hosts = [self.tag, str(RANKS), str(args.planes), wire, str(MTU)]
         for command in "up", "circuits":
             subprocess.run(["bash", HOSTS, command, *hosts], check=True)
-        rate = f"{args.planes * args.mbps}Mbps"
-        self.packets = (
-            f"packet_planes: {{bandwidth: {rate}, alpha: {args.packet_alpha}}}\n" if args.packet_alpha else ""
-        )
+        self.packets = f"packet_planes: {args.packet_planes or self._measure()}\n"
         self.files = {reconfig: self._circuits(reconfig) for reconfig in args.reconfig.split(",")}
         self.files["static"] = self._circuits("1ms", pinned=True)
+
+    def _measure(self):
+        """Measures what packet planes cost. Returns their field of a fabric file."""
+        bench = [command_path(), *"bench allreduce -b 64K -e 1M -i 5 --algorithm ring --fit --json -".split()]
+        ranks = []
+        for rank in range(RANKS):
+            inside = ["ip", "netns", "exec", f"{self.tag}-{rank}", *bench]
+            env = {**os.environ, **self._environment(), "RANK": str(rank)}
+            ranks.append(subprocess.Popen(inside, env=env, stdout=subprocess.PIPE))
+        out = [rank.communicate()[0] for rank in ranks]
+        if any(rank.returncode for rank in ranks):
+            raise SystemExit("iterations.py: the measurement of the packet planes failed")
+        costs = json.loads(out[0])["packet_planes"]
+        field = f"{{bandwidth: {1e3 * costs['bandwidth_gbps']:.1f}Mbps, alpha: {costs['alpha_us']:.1f}us}}"
+        print(f"packet planes: {field}", flush=True)
+        return field
+
+    def _environment(self):
+        """Variables of ranks that use packet planes."""
+        interfaces = ",".join(f"e{p}" for p in range(self.args.planes))
+        return {
+            "WORLD_SIZE": str(RANKS), "MASTER_PORT": "29500", "MASTER_ADDR": "10.77.0.1", "GLOO_SOCKET_IFNAME": "e0",
+            "NCCL_SOCKET_IFNAME": f"={interfaces}",
+            "LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": str(self.args.planes),
+        }  # fmt: skip
 
     def _circuits(self, reconfig, pinned=False):
         name = f"{self.tag}{'s' if pinned else reconfig}"
@@ -104,12 +126,7 @@ class Fabrics:
     def run(self, mode, way, reconfig, more=None):
         """Runs a mode in a way. Returns the times of rank 0's iterations in seconds, and what it has computed."""
         out = os.path.join(self.directory, "result.json")
-        interfaces = [f"e{p}" for p in range(self.args.planes)]
-        env = {
-            "WORLD_SIZE": str(RANKS), "MASTER_PORT": "29500", "MASTER_ADDR": "10.77.0.1", "GLOO_SOCKET_IFNAME": "e0",
-            "NCCL_SOCKET_IFNAME": "=" + ",".join(interfaces),
-            "LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": str(self.args.planes),
-        }  # fmt: skip
+        env = self._environment()
         if way in ("off", "auto"):
             env.update(LIGHTPATH_FABRIC=self.files[reconfig], LIGHTPATH_ITERATION=way)
         elif way == "static":
@@ -179,9 +196,8 @@ def arguments():
     parser.add_argument("--planes", type=int, default=2)
     parser.add_argument("--mbps", type=int, default=100, help="of a plane")
     parser.add_argument(
-        "--packet-alpha",
-        default="200us",
-        help="of a round over the planes of packet, for the fabric files; empty: the files state no packet planes",
+        "--packet-planes",
+        help="their costs in the fabric files, such as {bandwidth: 200Mbps, alpha: 20us}; default: measured",
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=20, help="iterations of a run that do not count")

@@ -55,7 +55,7 @@ func (f *Fabric) Encode() []byte {
 	}
 	b.WriteString("}\n")
 	if p := f.Packets; p.Bandwidth != 0 {
-		fmt.Fprintf(&b, "packet_planes: {bandwidth: %v, alpha: %s}\n", p.Bandwidth, formatDuration(p.Alpha))
+		fmt.Fprintf(&b, "%v\n", p)
 	}
 	fmt.Fprintf(&b, "circuits: %s\nforwarding: %t\n", f.Circuits, f.Forwarding)
 	if f.Pods != nil {

@@ -109,6 +109,11 @@ type PacketPlanes struct {
 	Alpha     time.Duration // of a round of messages, in addition to their bytes
 }
 
+// String returns the line of a fabric file.
+func (p PacketPlanes) String() string {
+	return fmt.Sprintf("packet_planes: {bandwidth: %v, alpha: %s}", p.Bandwidth, formatDuration(p.Alpha))
+}
+
 // Optical reports whether the planes have switches.
 func (f *Fabric) Optical() bool { return len(f.Planes) > 0 && f.Planes[0].OCS != "" }
 

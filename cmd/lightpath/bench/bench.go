@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lightpath/bench"
+	"lightpath/bench/calibrate"
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/collectives/schedule"
 )
@@ -27,7 +28,7 @@ type flags struct {
 	planner, algorithm   string
 	planes               int
 	jsonOut              string
-	sync                 bool
+	sync, fit            bool
 	outOfPlace, inPlace  bool
 	threads              bool
 	memory, library      string
@@ -94,6 +95,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.planes, "planes", 0, "packet planes (0: the default)")
 	fl.StringVarP(&f.jsonOut, "json", "J", "", "write results as JSON to this file (- for standard output)")
 	fl.BoolVar(&f.sync, "sync", false, "time each iteration behind a barrier: median completion of the slowest rank")
+	fl.BoolVar(&f.fit, "fit", false,
+		"fit the costs of packet planes to the times of all sizes, and print the line of a fabric file")
 	fl.BoolVar(&f.outOfPlace, "out-of-place", false, "only out of place")
 	fl.BoolVar(&f.inPlace, "in-place", false, "only in place")
 	fl.BoolVar(&f.threads, "threads", false, "ranks are threads of one process")
@@ -150,6 +153,12 @@ func refuseForeign(fl *pflag.FlagSet) error {
 	return nil
 }
 
+// document is the JSON output.
+type document struct {
+	*bench.Document
+	Packets *calibrate.PacketCosts `json:"packet_planes,omitempty"`
+}
+
 func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 	quiet := o.World != nil && o.World.Rank != 0
 	table := beside(f.jsonOut)
@@ -174,8 +183,15 @@ func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 		return cli.No(err)
 	}
 	rows.End()
+	out := document{Document: doc}
+	if f.fit && !quiet {
+		if out.Packets, err = calibrate.FitPackets(doc); err != nil {
+			return cli.No(fmt.Errorf("--fit: %w", err))
+		}
+		fmt.Fprintf(table, "# %v    the times are at most %.1f %% off\n", out.Packets.Fabric(), 100*out.Packets.Off)
+	}
 	if f.jsonOut != "" && !quiet {
-		if err := cli.WriteJSON("json", f.jsonOut, doc); err != nil {
+		if err := cli.WriteJSON("json", f.jsonOut, out); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -164,6 +165,10 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("-f: factor %v; it must be above 1", s.Factor)
 	case s.Sync && o.World != nil:
 		return fmt.Errorf("--sync: its barrier needs ranks that bench starts (-n), not %s", o.World.Launcher)
+	case f.fit && (o.Fabric != "" || slices.Contains([]string{"shm", "inproc"}, o.Transport)):
+		return errors.New("--fit: packet planes are measured without --fabric, over tcp, rdma or net")
+	case f.fit && len(s.Sizes()) < 2:
+		return fmt.Errorf("--fit: one size, %s; two sizes determine the costs", f.minBytes)
 	case s.Graph < 0 || s.Graph > 0 && (!o.Buffers.OnDevice() || s.Sync):
 		return fmt.Errorf("--graph: %d launches; graphs are for --memory device without --sync", s.Graph)
 	case o.Library != "" && filepath.Base(o.Library) != "libnccl.so.2":

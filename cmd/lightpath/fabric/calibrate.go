@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -154,7 +153,7 @@ func (c *calibration) propose(f *fabric.Fabric) {
 	c.latency("costs.hop", &c.fabric.Costs.Hop, c.HopUS)
 	have := float64(f.Planes[0].Bandwidth) / 1e9
 	if b := c.BandwidthGbps; b.High < have*(1-rateTolerance) || b.Low > have*(1+rateTolerance) {
-		rate := fabric.Rate(digits(b.Value) * 1e9)
+		rate := fabric.Rate(calibrate.Digits(b.Value) * 1e9)
 		c.Changes = append(c.Changes, change{"planes.bandwidth", f.Planes[0].Bandwidth.String(), rate.String()})
 		for j := range c.fabric.Planes {
 			c.fabric.Planes[j].Bandwidth = rate
@@ -195,18 +194,12 @@ func (c *calibration) latency(field string, to *time.Duration, e *calibrate.Esti
 	if have >= e.Low && have <= e.High || math.Abs(have-e.Value) <= e.Value/20 {
 		return
 	}
-	d := time.Duration(math.Round(digits(e.Value) * 1e3))
+	d := time.Duration(math.Round(calibrate.Digits(e.Value) * 1e3))
 	if d == *to {
 		return
 	}
 	c.Changes = append(c.Changes, change{field, to.String(), d.String()})
 	*to = d
-}
-
-// digits rounds to three significant ones: more is noise.
-func digits(v float64) float64 {
-	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64) // a formatted number parses
-	return v
 }
 
 // write makes the changes in the file, all or none.
