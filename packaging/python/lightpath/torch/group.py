@@ -243,6 +243,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 s.pointer,
                 target.pointer if r == self._rank else None,
                 s.memory.numel(),
+        self._check_parts("reduce_scatter", parts, output)
                 dtype,
                 number,
                 r,
@@ -259,7 +260,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     ) -> Work | None:
         op, inputs = t.premultiplied(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, *inputs)
         sources = [Source(i) for i in inputs]
-        functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources)))
+        functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources, strict=True)))
         return self._submit(functions, outputs, *sources, *targets, opts=opts)
 
     _reduce_scatter_base = reduce_scatter_single
@@ -294,10 +295,20 @@ class LightpathProcessGroup(dist.ProcessGroup):
             return self._submit(functions, outputs, source, *targets, opts=opts, title="all_gather")
         target = Target(*parts)
         function, source = self._all_gather(target, tensor)
+    def _check_parts(self, call: str, parts: Sequence[Tensor], own: Tensor) -> None:
+        """One part for each rank, with room for this rank's own tensor in its part."""
+        if len(parts) != self._size or parts[self._rank].numel() != own.numel():
+            raise ValueError(
+                f"lightpath: {call} of parts of {[p.numel() for p in parts]} elements on {self._size} ranks, "
+                f"where rank {self._rank} has {own.numel()}"
+            )
+        t.check(own, *parts)
+
         return self._submit([function], outputs, source, target, opts=opts)
 
     def _broadcasts(self, parts: list[Tensor], tensor: Tensor) -> tuple[list[Function], Source, list[Target]]:
         """From each rank its tensor, into the rank's part."""
+            self._check_parts("all_gather", parts, tensor)
         source, targets = Source(tensor), [Target(p) for p in parts]
         functions = []
         for root, target in enumerate(targets):
@@ -310,7 +321,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
         targets = [Target(o) for o in outputs]
-        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
+        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs, strict=True)))
         return self._submit(functions, outputs, *sources, *targets, opts=opts)
 
     _allgather_base = all_gather_single
@@ -321,7 +332,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     ) -> Work | None:
         """output_lists[r][i] becomes rank r's inputs[i]."""
         targets = [Target(*parts) for parts in zip(*output_lists)]
-        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
+        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs, strict=True)))
         return self._submit(functions, output_lists, *sources, *targets, opts=opts)
 
     @short_form(c10d.GatherOptions, 2, "root", "timeout")
@@ -382,23 +393,30 @@ class LightpathProcessGroup(dist.ProcessGroup):
     alltoall_base = all_to_all_single
 
     def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
-        return list(splits) if splits else [len(tensor) // self._size] * self._size
+        return self._one_each(splits) if splits else [len(tensor) // self._size] * self._size
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
         sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
         functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
         return self._submit(functions, outputs, *sources, *targets, opts=opts, title="all_to_all")
 
+    def _one_each(self, parts: Sequence[Any]) -> list[Any]:
+        if len(parts) != self._size:
+            raise ValueError(f"lightpath: all_to_all of {len(parts)} parts on {self._size} ranks")
+        return list(parts)
+
     def _exchange(self, sends: Iterable[Tensor], receives: Iterable[Tensor]) -> list[Function]:
         """Grouped sends and receives with every rank, itself included."""
         functions = []
         for peer, (send, receive) in enumerate(zip(sends, receives)):
+        self._one_each(outputs)
+        self._one_each(inputs)
             functions.append((self._nccl.ncclSend, send.data_ptr(), *t.copied(send), peer))
             functions.append((self._nccl.ncclRecv, receive.data_ptr(), *t.copied(receive), peer))
         return functions
 
     def barrier(self, opts: Any = None) -> Work | None:
-        memory = Target(torch.zeros(1, dtype=torch.uint8))
+        memory = Target(torch.zeros(1, dtype=torch.uint8, device="cpu"))
         function = (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, 1, t.BYTES, t.SUM)
         return self._submit([function], [], memory, opts=opts, title="barrier")
 
