@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import threading
 import unittest
 import unittest.mock
 
@@ -11,6 +12,7 @@ import launch
 import torch
 import torch.distributed as dist
 from lightpath.torch.engine import Engine
+from lightpath.torch.work import _kept
 
 REDUCED = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64,
@@ -318,6 +320,31 @@ def messages():
     same(received[0], value(after, (257,), torch.float32))
 
 
+def threads():
+    """Threads that begin to use tags at the same time."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    if size == 1:
+        return
+    failures = []
+
+    def messages():
+        try:
+            for tag in range(20):
+                works = [dist.isend(torch.ones(1), (me + 1) % size, tag=tag)]
+                works.append(dist.irecv(torch.zeros(1), (me - 1) % size, tag=tag))
+                for work in works:
+                    work.wait()
+        except Exception as error:
+            failures.append(error)
+
+    started = [threading.Thread(target=messages, daemon=True) for _ in range(4)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    assert not failures, failures
+
+
 def works():
     tensor = torch.ones(3)
     work = dist.all_reduce(tensor, async_op=True)
@@ -340,10 +367,16 @@ def works():
     dist.all_gather_object(objects, {"rank": dist.get_rank()})
     assert objects == [{"rank": r} for r in range(dist.get_world_size())]
     dist.barrier()
-    # Works that nobody waits for.
-    for _ in range(1100):
+    # Works that nobody waits for, behind one that is not done.
+    group, me = dist.distributed_c10d._get_default_group(), dist.get_rank()
+    receive = group.recv([torch.zeros(1)], me, 9)
+    for _ in range(2200):
         dist.all_reduce(tensor, async_op=True)
     dist.barrier()
+    dist.all_reduce(tensor, async_op=True)
+    assert len(_kept._works) <= _kept.LIMIT + 1, len(_kept._works)
+    group.send([torch.zeros(1)], me, 9)
+    receive.wait()
 
 
 def waiting():
@@ -384,6 +417,7 @@ def mistakes():
         (lambda: dist.all_to_all(more, more), "parts"),
         (lambda: dist.all_to_all_single(torch.ones(1), torch.ones(1), [1] + [0] * size, [1] + [0] * size), "parts"),
         (lambda: group.allgather_coalesced([[torch.ones(1)]] * size, more[:1] * 2), "longer"),
+        (lambda: group.recv([torch.ones(2).to_sparse()], dist.get_rank()), "strided"),
         (lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), "float32"),
         (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16)), "int16"),
         (lambda: dist.broadcast(torch.ones(2, 2).to_sparse(), 0), "strided"),
@@ -410,7 +444,7 @@ def root(rank):
 
 EVERYTHING = (
     "reductions", "copies", "lazy", "default_device", "exchanges", "flat", "sparse", "short_forms", "coalesced",
-    "messages", "works", "waiting", "groups", "mistakes",
+    "messages", "threads", "works", "waiting", "groups", "mistakes",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ when first used: so a send never waits behind a receive or behind another tag, a
 
 import datetime
 import os
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -15,9 +16,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 
+from lightpath.nccl import NcclError
+
 from . import tensors as t
 from .call import Call, Function
-from .engine import Engine, library, limit_of
+from .engine import DESTROYED, Engine, library, limit_of
 from .forms import short_form, waits
 from .loop import Loop
 from .rendezvous import offer_id, take_id
@@ -31,8 +34,10 @@ Key = tuple[int, int, int] | None
 NOTHING: Any = types.SimpleNamespace(pointer=None, tensors=(), direct=True)
 
 
-def _close(engines: dict[Key, Engine]) -> None:
-    for engine in list(engines.values()):
+def _close(engines: dict[Key, Engine], making: threading.Lock) -> None:
+    with making:
+        ended = list(engines.values())
+    for engine in ended:
         engine.close()
 
 
@@ -54,8 +59,11 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._limit = limit_of(timeout)
         self._loop = Loop(f"rank {rank} of {size}", timeout)
         self._engines: dict[Key, Engine] = {}
-        self._finalizer = weakref.finalize(self, _close, self._engines)
-        self._engines[None] = Engine(lambda: (size, self._exchange_id(), rank), f"rank {rank} of {size}", self._limit)
+        self._making = threading.Lock()  # held while an engine is made, which happens once
+        self._finalizer = weakref.finalize(self, _close, self._engines, self._making)
+        self._engines[None] = Engine(
+            lambda closing: (size, self._exchange_id(closing), rank), f"rank {rank} of {size}", self._limit
+        )
         self._engines[None].connected()
 
     @classmethod
@@ -63,10 +71,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
         """The creation function for register_backend."""
         return cls(store, rank, size, timeout)
 
-    def _exchange_id(self) -> bytes:
+    def _exchange_id(self, closing: threading.Event) -> bytes:
         if self._rank == 0:
-            return offer_id(self._store, "id", range(1, self._size), self._timeout)
-        return take_id(self._store, "id", self._rank, 0, self._timeout)
+            return offer_id(self._store, "id", range(1, self._size), self._timeout, closing)
+        return take_id(self._store, "id", self._rank, 0, self._timeout, closing)
 
     # Names and numbers.
 
@@ -235,6 +243,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return self._submit([function], outputs, source, target, opts=opts)
 
     def _reduce_scatter_uneven(self, output: Tensor, parts: Sequence[Tensor], op: Any) -> Work | None:
+        self._check_parts("reduce_scatter", parts, output)
         dtype, number = t.reduction(output, op)
         target, sources = Target(output), [Source(p) for p in parts]
         functions = [
@@ -243,7 +252,6 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 s.pointer,
                 target.pointer if r == self._rank else None,
                 s.memory.numel(),
-        self._check_parts("reduce_scatter", parts, output)
                 dtype,
                 number,
                 r,
@@ -287,14 +295,6 @@ class LightpathProcessGroup(dist.ProcessGroup):
         count, dtype = t.copied(tensor)
         return (self._nccl.ncclAllGather, source.pointer, target.pointer, count, dtype), source
 
-    @short_form(c10d.AllgatherOptions, 2, "timeout")
-    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work | None:
-        (parts,), (tensor,) = outputs, inputs
-        if len({p.numel() for p in parts}) > 1:
-            functions, source, targets = self._broadcasts(parts, tensor)
-            return self._submit(functions, outputs, source, *targets, opts=opts, title="all_gather")
-        target = Target(*parts)
-        function, source = self._all_gather(target, tensor)
     def _check_parts(self, call: str, parts: Sequence[Tensor], own: Tensor) -> None:
         """One part for each rank, with room for this rank's own tensor in its part."""
         if len(parts) != self._size or parts[self._rank].numel() != own.numel():
@@ -304,11 +304,19 @@ class LightpathProcessGroup(dist.ProcessGroup):
             )
         t.check(own, *parts)
 
+    @short_form(c10d.AllgatherOptions, 2, "timeout")
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work | None:
+        (parts,), (tensor,) = outputs, inputs
+        if len({p.numel() for p in parts}) > 1:
+            self._check_parts("all_gather", parts, tensor)
+            functions, source, targets = self._broadcasts(parts, tensor)
+            return self._submit(functions, outputs, source, *targets, opts=opts, title="all_gather")
+        target = Target(*parts)
+        function, source = self._all_gather(target, tensor)
         return self._submit([function], outputs, source, target, opts=opts)
 
     def _broadcasts(self, parts: list[Tensor], tensor: Tensor) -> tuple[list[Function], Source, list[Target]]:
         """From each rank its tensor, into the rank's part."""
-            self._check_parts("all_gather", parts, tensor)
         source, targets = Source(tensor), [Target(p) for p in parts]
         functions = []
         for root, target in enumerate(targets):
@@ -392,25 +400,25 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
-    def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
-        return self._one_each(splits) if splits else [len(tensor) // self._size] * self._size
-
-    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
-        sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
-        functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
-        return self._submit(functions, outputs, *sources, *targets, opts=opts, title="all_to_all")
-
     def _one_each(self, parts: Sequence[Any]) -> list[Any]:
         if len(parts) != self._size:
             raise ValueError(f"lightpath: all_to_all of {len(parts)} parts on {self._size} ranks")
         return list(parts)
 
+    def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
+        return self._one_each(splits) if splits else [len(tensor) // self._size] * self._size
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
+        self._one_each(outputs)
+        self._one_each(inputs)
+        sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
+        functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
+        return self._submit(functions, outputs, *sources, *targets, opts=opts, title="all_to_all")
+
     def _exchange(self, sends: Iterable[Tensor], receives: Iterable[Tensor]) -> list[Function]:
         """Grouped sends and receives with every rank, itself included."""
         functions = []
         for peer, (send, receive) in enumerate(zip(sends, receives)):
-        self._one_each(outputs)
-        self._one_each(inputs)
             functions.append((self._nccl.ncclSend, send.data_ptr(), *t.copied(send), peer))
             functions.append((self._nccl.ncclRecv, receive.data_ptr(), *t.copied(receive), peer))
         return functions
@@ -444,16 +452,22 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def _channel(self, source: int, destination: int, tag: int) -> Engine:
         """The engine of messages with a tag from source to destination: rank 0 of its communicator sends."""
         key = (source, destination, tag)
-        if key not in self._engines:
-            sends = source == self._rank
-            label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
-            self._engines[key] = Engine(lambda: (2, self._channel_id(key), 0 if sends else 1), label, self._limit)
-        return self._engines[key]
+        with self._making:
+            if not self._finalizer.alive:
+                raise NcclError(f"lightpath rank {self._rank} of {self._size}: {DESTROYED}")
+            if key not in self._engines:
+                label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
+                self._engines[key] = Engine(
+                    lambda closing: (2, self._channel_id(key, closing), int(destination == self._rank)),
+                    label,
+                    self._limit,
+                )
+            return self._engines[key]
 
-    def _channel_id(self, key: tuple[int, int, int]) -> bytes:
+    def _channel_id(self, key: tuple[int, int, int], closing: threading.Event) -> bytes:
         """The id of a pair's communicator, which the sender makes."""
         source, destination, _ = key
         name = "messages/" + "/".join(map(str, key))
         if source == self._rank:
-            return offer_id(self._store, name, [destination], self._timeout)
-        return take_id(self._store, name, destination, source, self._timeout)
+            return offer_id(self._store, name, [destination], self._timeout, closing)
+        return take_id(self._store, name, destination, source, self._timeout, closing)
