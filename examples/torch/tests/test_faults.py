@@ -176,6 +176,7 @@ def calling_in_a_fork():
             lambda: dist.all_reduce(torch.ones(1)),
             dist.barrier,
             lambda: dist.send(torch.ones(1), 1 - dist.get_rank()),
+            lambda: dist.recv(torch.ones(1), 1 - dist.get_rank()),
         ):
             try:
                 call()

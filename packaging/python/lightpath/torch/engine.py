@@ -160,6 +160,9 @@ class Engine:
         connect, self._connect = self._connect, None  # it refers to the group, which would never be collected
         assert connect
         try:
+            # The library refuses a forked child. Its connection to the store is the parent's, which it must not use.
+            self._nccl.ncclGroupStart()
+            self._nccl.ncclGroupEnd()
             size, uid, rank = connect(self._closed)
             self._nccl.ncclCommInitRank(ctypes.byref(self._comm), size, UniqueId.from_buffer_copy(uid), rank)
         except Exception as e:

@@ -16,11 +16,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 
-from lightpath.nccl import NcclError
-
 from . import tensors as t
 from .call import Call, Function
-from .engine import DESTROYED, Engine, library, limit_of
+from .engine import Engine, library, limit_of
 from .forms import short_form, waits
 from .loop import Loop
 from .rendezvous import offer_id, take_id
@@ -34,10 +32,8 @@ Key = tuple[int, int, int] | None
 NOTHING: Any = types.SimpleNamespace(pointer=None, tensors=(), direct=True)
 
 
-def _close(engines: dict[Key, Engine], making: threading.Lock) -> None:
-    with making:
-        ended = list(engines.values())
-    for engine in ended:
+def _close(engines: dict[Key, Engine]) -> None:
+    for engine in list(engines.values()):
         engine.close()
 
 
@@ -59,8 +55,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._limit = limit_of(timeout)
         self._loop = Loop(f"rank {rank} of {size}", timeout)
         self._engines: dict[Key, Engine] = {}
-        self._making = threading.Lock()  # held while an engine is made, which happens once
-        self._finalizer = weakref.finalize(self, _close, self._engines, self._making)
+        self._making = threading.Lock()  # held while an engine of messages is made
+        self._finalizer = weakref.finalize(self, _close, self._engines)
         self._engines[None] = Engine(
             lambda closing: (size, self._exchange_id(closing), rank), f"rank {rank} of {size}", self._limit
         )
@@ -453,8 +449,6 @@ class LightpathProcessGroup(dist.ProcessGroup):
         """The engine of messages with a tag from source to destination: rank 0 of its communicator sends."""
         key = (source, destination, tag)
         with self._making:
-            if not self._finalizer.alive:
-                raise NcclError(f"lightpath rank {self._rank} of {self._size}: {DESTROYED}")
             if key not in self._engines:
                 label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
                 self._engines[key] = Engine(
@@ -462,7 +456,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
                     label,
                     self._limit,
                 )
-            return self._engines[key]
+            engine = self._engines[key]
+        if not self._finalizer.alive:
+            engine.close()  # it has been made after the end of the group: its calls fail
+        return engine
 
     def _channel_id(self, key: tuple[int, int, int], closing: threading.Event) -> bytes:
         """The id of a pair's communicator, which the sender makes."""
