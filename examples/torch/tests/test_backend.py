@@ -414,6 +414,8 @@ def mistakes():
     for call, says in (
         (lambda: dist.all_gather(uneven, torch.ones(size + 1)), "all_gather"),
         (lambda: dist.reduce_scatter(torch.ones(size + 1), uneven), "reduce_scatter"),
+        (lambda: group.gather([more], [torch.ones(1)], dist.get_rank()), "gather"),
+        (lambda: group.scatter([torch.ones(1)], [more], dist.get_rank()), "scatter"),
         (lambda: dist.all_to_all(more, more), "parts"),
         (lambda: dist.all_to_all_single(torch.ones(1), torch.ones(1), [1] + [0] * size, [1] + [0] * size), "parts"),
         (lambda: group.allgather_coalesced([[torch.ones(1)]] * size, more[:1] * 2), "longer"),

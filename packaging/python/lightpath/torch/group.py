@@ -291,11 +291,13 @@ class LightpathProcessGroup(dist.ProcessGroup):
         count, dtype = t.copied(tensor)
         return (self._nccl.ncclAllGather, source.pointer, target.pointer, count, dtype), source
 
-    def _check_parts(self, call: str, parts: Sequence[Tensor], own: Tensor) -> None:
-        """One part for each rank, with room for this rank's own tensor in its part."""
-        if len(parts) != self._size or parts[self._rank].numel() != own.numel():
+    def _check_parts(self, call: str, parts: Sequence[Tensor], own: Tensor, equal: bool = False) -> None:
+        """Raises unless there is a part for each rank, and this rank's has the size of its own tensor. equal: unless all
+        parts have that size."""
+        sizes = [p.numel() for p in parts]
+        if len(sizes) != self._size or any(n != own.numel() for n in (sizes if equal else [sizes[self._rank]])):
             raise ValueError(
-                f"lightpath: {call} of parts of {[p.numel() for p in parts]} elements on {self._size} ranks, "
+                f"lightpath: {call} of parts of {sizes} elements on {self._size} ranks, "
                 f"where rank {self._rank} has {own.numel()}"
             )
         t.check(own, *parts)
@@ -344,10 +346,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         (tensor,) = inputs
         source, target = Source(tensor), NOTHING
         if self._rank == opts.rootRank:
+            self._check_parts("gather", outputs[0], tensor, equal=True)
             target = Target(*outputs[0])
-            t.check(tensor, *target.tensors)
-            if any(o.numel() != tensor.numel() for o in target.tensors) or len(target.tensors) != self._size:
-                raise ValueError("lightpath: gather wants one output of the input's size for each rank")
         function = (self._nccl.ncclGather, source.pointer, target.pointer, *t.copied(tensor), opts.rootRank)
         return self._submit([function], outputs, source, target, opts=opts)
 
@@ -361,9 +361,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         (output,) = outputs
         target, source = Target(output), NOTHING
         if self._rank == opts.rootRank:
-            if any(i.numel() != output.numel() for i in inputs[0]) or len(inputs[0]) != self._size:
-                raise ValueError("lightpath: scatter wants one input of the output's size for each rank")
-            t.check(output, *inputs[0])
+            self._check_parts("scatter", inputs[0], output, equal=True)
             source = Source(*inputs[0])
         function = (self._nccl.ncclScatter, source.pointer, target.pointer, *t.copied(output), opts.rootRank)
         return self._submit([function], outputs, target, source, opts=opts)
