@@ -107,6 +107,22 @@ def ended_early():
     return said, library_threads()
 
 
+def alone_too_long():
+    """A receive of a message to itself that has failed takes no later message, and others stay."""
+    group, me = dist.new_group(timeout=datetime.timedelta(seconds=0.5)), dist.get_rank()
+    receives, tensors = [], [torch.zeros(2), torch.zeros(2)]
+    for tensor in tensors:
+        receives.append(group.recv([tensor], me, 1))
+        try:
+            group.recv([torch.zeros(2)], me, 1).wait()
+        except Exception as error:
+            said = str(error)
+    for i, receive in enumerate(receives, 1):
+        group.send([torch.full((2,), float(i))], me, 1).wait()
+        receive.wait()
+    return said, [tensor.tolist() for tensor in tensors]
+
+
 def failing_again():
     """What calls of a failed group leave behind."""
     group = dist.new_group(timeout=datetime.timedelta(seconds=0.5))
@@ -231,6 +247,11 @@ class Faults(unittest.TestCase):
             for text_of_error in said:
                 self.assertIn("destroyed", text_of_error)
             self.assertEqual(threads, [])
+
+    def test_a_message_to_itself_that_is_late(self):
+        ((said, received),) = ranks.all_good(ranks.run(1, alone_too_long))
+        self.assertIn("no match", said)
+        self.assertEqual(received, [[1, 1], [2, 2]])
 
     def test_a_failed_group_holds_no_frames(self):
         self.assertEqual(len(ranks.all_good(ranks.run(2, failing_again))[0]), 1)

@@ -44,5 +44,19 @@ class Loop:
 
     def help(self, work: Work) -> None:
         """Returns when a work is complete, which no waiting can hasten."""
-        if not work.block(self._seconds):
+        if work.block(self._seconds):
+            return
+        if self._withdraw(work):
             work.complete(f"lightpath {self._label}: no match for a message to itself in {self._seconds:g} s")
+        else:
+            work.block()  # its match has come meanwhile
+
+    def _withdraw(self, work: Work) -> bool:
+        """Removes a work that waits. Returns whether it did."""
+        with self._lock:
+            for queue in self._waiting.values():
+                for i, (_, _, each) in enumerate(queue):
+                    if each is work:
+                        del queue[i]
+                        return True
+        return False
