@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import threading
 import unittest
 import unittest.mock
 
@@ -11,6 +12,7 @@ import launch
 import torch
 import torch.distributed as dist
 from lightpath.torch.engine import Engine
+from lightpath.torch.work import _kept
 
 REDUCED = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64,
@@ -122,6 +124,46 @@ def copies():
                 output = layout(torch.zeros(shape, dtype=dtype))
                 dist.scatter(output, [layout(v) for v in every(shape, dtype)] if me == 0 else None, 0)
                 same(output, value(me, shape, dtype))
+
+
+def lazy():
+    """Views that conjugate or negate what their memory holds."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    numbers = torch.tensor([1 + 2j, 3 - 1j])
+    for tensor in (numbers.conj() if me == 0 else torch.zeros_like(numbers)), (torch.zeros_like(numbers).conj()):
+        if me == 0:
+            tensor.copy_(numbers.conj())
+        dist.broadcast(tensor, 0)
+        same(tensor.resolve_conj(), numbers.conj().resolve_conj())
+    negative = torch._neg_view(value(me, (7,), torch.float32))
+    dist.all_gather(gathered := [torch.zeros(7) for _ in range(size)], negative)
+    for got, want in zip(gathered, every((7,), torch.float32)):
+        same(got, -want)
+    dist.all_reduce(negative, dist.ReduceOp.MAX)
+    same(negative.resolve_neg(), -reduced("MIN", (7,), torch.float32))
+
+
+class ElsewhereByDefault(torch.overrides.TorchFunctionMode):
+    """As torch.set_default_device of torch 2."""
+
+    def __torch_function__(self, function, _, args=(), kwargs=None):
+        if function in (torch.empty, torch.zeros, torch.tensor):
+            kwargs = {"device": "meta", **(kwargs or {})}
+        return function(*args, **(kwargs or {}))
+
+
+def default_device():
+    me, size = dist.get_rank(), dist.get_world_size()
+    own, parts = value(me, (7,), torch.int32), [torch.zeros(7, dtype=torch.int32) for _ in range(size)]
+    few = torch.ones(2).to_sparse()
+    with ElsewhereByDefault():
+        dist.all_gather(parts, own)
+        dist.all_reduce(own, dist.ReduceOp.BOR)
+        dist.all_reduce(few)
+        dist.barrier()
+    same(torch.stack(parts), torch.stack(every((7,), torch.int32)))
+    same(own, functools.reduce(torch.bitwise_or, every((7,), torch.int32)))
+    same(few.to_dense(), torch.full((2,), float(size)))
 
 
 def exchanges():
@@ -278,6 +320,31 @@ def messages():
     same(received[0], value(after, (257,), torch.float32))
 
 
+def threads():
+    """Threads that begin to use tags at the same time."""
+    me, size = dist.get_rank(), dist.get_world_size()
+    if size == 1:
+        return
+    failures = []
+
+    def messages():
+        try:
+            for tag in range(20):
+                works = [dist.isend(torch.ones(1), (me + 1) % size, tag=tag)]
+                works.append(dist.irecv(torch.zeros(1), (me - 1) % size, tag=tag))
+                for work in works:
+                    work.wait()
+        except Exception as error:
+            failures.append(error)
+
+    started = [threading.Thread(target=messages, daemon=True) for _ in range(4)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    assert not failures, failures
+
+
 def works():
     tensor = torch.ones(3)
     work = dist.all_reduce(tensor, async_op=True)
@@ -300,10 +367,16 @@ def works():
     dist.all_gather_object(objects, {"rank": dist.get_rank()})
     assert objects == [{"rank": r} for r in range(dist.get_world_size())]
     dist.barrier()
-    # Works that nobody waits for.
-    for _ in range(1100):
+    # Works that nobody waits for, behind one that is not done.
+    group, me = dist.distributed_c10d._get_default_group(), dist.get_rank()
+    receive = group.recv([torch.zeros(1)], me, 9)
+    for _ in range(2200):
         dist.all_reduce(tensor, async_op=True)
     dist.barrier()
+    dist.all_reduce(tensor, async_op=True)
+    assert len(_kept._works) <= _kept.LIMIT + 1, len(_kept._works)
+    group.send([torch.zeros(1)], me, 9)
+    receive.wait()
 
 
 def waiting():
@@ -336,8 +409,17 @@ def groups():
 
 def mistakes():
     """A wrong call raises, says why, and leaves the group as it was."""
-    group = dist.distributed_c10d._get_default_group()
+    group, size = dist.distributed_c10d._get_default_group(), dist.get_world_size()
+    uneven, more = [torch.zeros(r + 1) for r in range(size)], [torch.zeros(1)] * (size + 1)
     for call, says in (
+        (lambda: dist.all_gather(uneven, torch.ones(size + 1)), "all_gather"),
+        (lambda: dist.reduce_scatter(torch.ones(size + 1), uneven), "reduce_scatter"),
+        (lambda: group.gather([more], [torch.ones(1)], dist.get_rank()), "gather"),
+        (lambda: group.scatter([torch.ones(1)], [more], dist.get_rank()), "scatter"),
+        (lambda: dist.all_to_all(more, more), "parts"),
+        (lambda: dist.all_to_all_single(torch.ones(1), torch.ones(1), [1] + [0] * size, [1] + [0] * size), "parts"),
+        (lambda: group.allgather_coalesced([[torch.ones(1)]] * size, more[:1] * 2), "longer"),
+        (lambda: group.recv([torch.ones(2).to_sparse()], dist.get_rank()), "strided"),
         (lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), "float32"),
         (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16)), "int16"),
         (lambda: dist.broadcast(torch.ones(2, 2).to_sparse(), 0), "strided"),
@@ -363,8 +445,8 @@ def root(rank):
 
 
 EVERYTHING = (
-    "reductions", "copies", "exchanges", "flat", "sparse", "short_forms", "coalesced", "messages", "works", "waiting",
-    "groups", "mistakes",
+    "reductions", "copies", "lazy", "default_device", "exchanges", "flat", "sparse", "short_forms", "coalesced",
+    "messages", "threads", "works", "waiting", "groups", "mistakes",
 )  # fmt: skip
 
 

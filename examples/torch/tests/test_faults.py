@@ -1,9 +1,12 @@
 """What a training job sees of ranks that die, of ranks that do something else, and of fork."""
 
 import datetime
+import gc
 import multiprocessing
 import os
 import signal
+import threading
+import traceback
 import unittest
 
 import ranks  # before the others: it says where they are
@@ -12,6 +15,8 @@ import text
 import torch
 import torch.distributed as dist
 import train
+from lightpath.torch import LightpathProcessGroup
+from lightpath.torch.call import Call
 
 # A bound for errors: far above what any of them takes, far below the bound on the test.
 TIMEOUT = {"LIGHTPATH_TIMEOUT": "60s"}
@@ -81,6 +86,84 @@ def late():
     return said, tensor.item()
 
 
+def library_threads():
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("lightpath rank"))
+
+
+def ended_early():
+    """A rank ends a group while one of its receives looks for the sender, and another call waits for peers."""
+    group, me = dist.distributed_c10d._get_default_group(), dist.get_rank()
+    calls = [dist.irecv(torch.zeros(1), 1 - me)]
+    if me == 0:
+        calls += [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(2)]
+    group.shutdown()
+    said = []
+    for wait in (*(call.wait for call in calls), lambda: dist.send(torch.ones(1), 1 - me)):
+        try:
+            wait()
+            said.append("nothing")
+        except Exception as error:
+            said.append(str(error))
+    return said, library_threads()
+
+
+def alone_too_long():
+    """A receive of a message to itself that has failed takes no later message, and others stay."""
+    group, me = dist.new_group(timeout=datetime.timedelta(seconds=0.5)), dist.get_rank()
+    receives, tensors = [], [torch.zeros(2), torch.zeros(2)]
+    for tensor in tensors:
+        receives.append(group.recv([tensor], me, 1))
+        try:
+            group.recv([torch.zeros(2)], me, 1).wait()
+        except Exception as error:
+            said = str(error)
+    for i, receive in enumerate(receives, 1):
+        group.send([torch.full((2,), float(i))], me, 1).wait()
+        receive.wait()
+    return said, [tensor.tolist() for tensor in tensors]
+
+
+def failing_again():
+    """What calls of a failed group leave behind."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=0.5))
+    depths = set()
+    if dist.get_rank() == 0:
+        for _ in range(5):
+            try:
+                dist.all_reduce(torch.ones(1), group=group)
+            except Exception as error:
+                depths.add(len(traceback.extract_tb(error.__traceback__)))
+    dist.barrier()
+    return depths
+
+
+def failing_to_begin():
+    """The threads of a group that has never come to be."""
+    before = library_threads()
+    try:
+        LightpathProcessGroup(dist.HashStore(), 0, 2, datetime.timedelta(0))
+    except Exception as error:
+        assert "ranks [1] have not come" in str(error), error
+    gc.collect()
+    return before, library_threads()
+
+
+def interrupted():
+    """A signal's handler raises in a thread that runs a call."""
+    engine = dist.distributed_c10d._get_default_group()._engines[None]
+
+    def function(*_):
+        raise KeyboardInterrupt
+
+    work = engine.submit(Call([(function,)], [], title="interrupted"), [], waits=True)
+    try:
+        work.wait()
+    except KeyboardInterrupt:
+        pass
+    dist.all_reduce(tensor := torch.ones(1))
+    return work.is_completed() and str(work.exception()), engine._pending, tensor.item()
+
+
 def loading():
     """DataLoader's workers, forked from a process that uses the library."""
     data, _, _ = text.load()
@@ -109,6 +192,7 @@ def calling_in_a_fork():
             lambda: dist.all_reduce(torch.ones(1)),
             dist.barrier,
             lambda: dist.send(torch.ones(1), 1 - dist.get_rank()),
+            lambda: dist.recv(torch.ones(1), 1 - dist.get_rank()),
         ):
             try:
                 call()
@@ -157,6 +241,29 @@ class Faults(unittest.TestCase):
         for rank, said in enumerate(ranks.run(2, mismatched, env=TIMEOUT)):
             self.assertIsInstance(said, str, f"rank {rank} noticed nothing")
             self.assertIn("ncclAllReduce", said)
+
+    def test_a_group_ends_while_calls_wait(self):
+        for said, threads in ranks.all_good(ranks.run(2, ended_early)):
+            for text_of_error in said:
+                self.assertIn("destroyed", text_of_error)
+            self.assertEqual(threads, [])
+
+    def test_a_message_to_itself_that_is_late(self):
+        ((said, received),) = ranks.all_good(ranks.run(1, alone_too_long))
+        self.assertIn("no match", said)
+        self.assertEqual(received, [[1, 1], [2, 2]])
+
+    def test_a_failed_group_holds_no_frames(self):
+        self.assertEqual(len(ranks.all_good(ranks.run(2, failing_again))[0]), 1)
+
+    def test_a_group_that_cannot_begin_leaves_no_thread(self):
+        for before, after in ranks.all_good(ranks.run(2, failing_to_begin)):
+            self.assertEqual(after, before)
+
+    def test_an_interrupted_call(self):
+        for said, pending, total in ranks.all_good(ranks.run(2, interrupted)):
+            self.assertIn("interrupted", said)
+            self.assertEqual((pending, total), (0, 2))
 
     def test_loading_processes(self):
         self.assertEqual(ranks.all_good(ranks.run(2, loading)), [[128, 128]] * 2)

@@ -21,9 +21,9 @@ def joined(store, size, first):
 
     def join(rank):
         if rank == 0:
-            ids[0] = offer_id(store, "id", range(1, size), TIMEOUT)
+            ids[0] = offer_id(store, "id", range(1, size), TIMEOUT, threading.Event())
         else:
-            ids[rank] = take_id(store, "id", rank, 0, TIMEOUT)
+            ids[rank] = take_id(store, "id", rank, 0, TIMEOUT, threading.Event())
 
     threads = [threading.Thread(target=join, args=(rank,)) for rank in range(size)]
     if not first:
@@ -62,6 +62,6 @@ class Rendezvous(unittest.TestCase):
     def test_absent_ranks_are_named(self):
         soon = datetime.timedelta(seconds=0)
         with self.assertRaisesRegex(TimeoutError, r"ranks \[1, 2\] have not come to id within"):
-            offer_id(dist.HashStore(), "id", [1, 2], soon)
+            offer_id(dist.HashStore(), "id", [1, 2], soon, threading.Event())
         with self.assertRaisesRegex(TimeoutError, "rank 0 has not come to id within"):
-            take_id(dist.HashStore(), "id", 1, 0, soon)
+            take_id(dist.HashStore(), "id", 1, 0, soon, threading.Event())

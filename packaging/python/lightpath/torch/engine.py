@@ -23,6 +23,8 @@ _library: Nccl | None = None
 _longest: datetime.timedelta | None = None  # the timeout of the first group
 _process = object()  # of this process: a forked child gets another one
 
+DESTROYED = "the process group has been destroyed"
+
 
 def _forked() -> None:
     global _process
@@ -61,10 +63,13 @@ def unique_id() -> bytes:
 class Engine:
     """Runs calls on one communicator. All methods may be called from any thread."""
 
-    def __init__(self, connect: Callable[[], tuple[int, bytes, int]], label: str, limit: float | None = None) -> None:
-        """connect returns (size, unique id, rank). It runs on the engine's thread, because it may wait for peers.
+    def __init__(
+        self, connect: Callable[[threading.Event], tuple[int, bytes, int]], label: str, limit: float | None = None
+    ) -> None:
+        """connect returns (size, unique id, rank). It runs on the engine's thread, because it may wait for peers. It
+        raises when the event that it gets is set.
         limit: seconds that a call may take, if that is less than the library allows."""
-        self._connect: Callable[[], tuple[int, bytes, int]] | None = connect
+        self._connect: Callable[[threading.Event], tuple[int, bytes, int]] | None = connect
         self._label, self._limit = label, limit
         self._nccl, self._comm = library(), ncclComm_t()
         self._process = _process
@@ -72,11 +77,11 @@ class Engine:
         self._running = threading.Lock()  # held by the thread that takes calls from the queue and runs them
         # Wakes the engine's thread when it is released. So the thread looks for calls at once when it has connected.
         self._bell = threading.Lock()
-        self._failed: Exception | None = None  # the reason for which there is no communicator
+        self._failed: str | None = None  # the reason for which there is no communicator
         self._timed: Call | None = None  # the call that the limit applies to now
         self._connected = Work(None, [])
         self._state = threading.Lock()  # of what follows, and of the life of _comm
-        self._closed, self._pending = False, 0
+        self._closed, self._pending = threading.Event(), 0
         self._running.acquire()
         self._thread = threading.Thread(target=self._serve, name=f"lightpath {label}", daemon=True)
         self._thread.start()
@@ -97,8 +102,8 @@ class Engine:
                 work.complete(self._named(e))
             return work
         with self._state:
-            if self._closed:
-                work.complete(NcclError(f"lightpath {self._label}: the process group has been destroyed"))
+            if self._closed.is_set():
+                work.complete(self._named(DESTROYED))
                 return work
             if events.profiling():
                 work.event = events.begin(call)
@@ -128,20 +133,21 @@ class Engine:
         if self._process is not _process:
             return
         with self._state:
-            if self._closed:
+            if self._closed.is_set():
                 return
-            self._closed = True
-            if self._pending and self._comm:
-                self._nccl.lib.ncclCommAbort(self._comm)  # releases the thread that waits for peers
-                self._comm = ncclComm_t()
+            self._closed.set()
+            if self._pending:
+                self._end_all(DESTROYED)  # releases the thread that waits for peers
         self._ring()
         if threading.current_thread() is not self._thread:  # the garbage collector may run close() on that thread
             self._thread.join(CLOSE_SECONDS)
 
     def _serve(self) -> None:
-        self._failed = self._open()
+        error = self._open()
+        with self._state:
+            self._failed = self._failed or error
         self._running.release()
-        while not (self._closed and not self._calls):
+        while not (self._closed.is_set() and not self._calls):
             self._bell.acquire()
             self._run()
         with self._running, self._state:
@@ -149,12 +155,15 @@ class Engine:
                 self._nccl.lib.ncclCommDestroy(self._comm)
                 self._comm = ncclComm_t()
 
-    def _open(self) -> Exception | None:
+    def _open(self) -> str | None:
         error = None
         connect, self._connect = self._connect, None  # it refers to the group, which would never be collected
         assert connect
         try:
-            size, uid, rank = connect()
+            # The library refuses a forked child. Its connection to the store is the parent's, which it must not use.
+            self._nccl.ncclGroupStart()
+            self._nccl.ncclGroupEnd()
+            size, uid, rank = connect(self._closed)
             self._nccl.ncclCommInitRank(ctypes.byref(self._comm), size, UniqueId.from_buffer_copy(uid), rank)
         except Exception as e:
             error = self._named(e)
@@ -170,30 +179,38 @@ class Engine:
                 self._run_next()
         finally:
             self._running.release()
-        if self._calls:
-            self._ring()
+            if self._calls:
+                self._ring()
 
     def _run_next(self) -> None:
         """Runs the first call of the queue. The caller holds _running."""
-        first, work = self._calls.popleft()
+        call, work = self._calls.popleft()
+        try:
+            error = self._failed or self._execute(call)
+        except BaseException:  # of a signal's handler
+            error = self._named("interrupted")
+            raise
+        finally:
+            with self._state:
+                self._pending -= 1
+            work.complete(error)
+
+    def _execute(self, first: Call) -> str | None:
+        """Runs a call and those that follow from it. Returns what has failed."""
         call: Call | None = first
-        error = self._failed
-        if error is None:
-            try:
-                while call is not None:
-                    if self._limit is None:
-                        call.run(self._nccl, self._comm)
-                    else:
-                        self._execute_in_time(call, self._limit)
-                    for memory in call.memory:
-                        if not memory.direct:
-                            memory.deliver()
-                    call = call.following and call.following()
-            except Exception as e:
-                error = self._failed or self._named(e)
-        with self._state:
-            self._pending -= 1
-        work.complete(error)
+        try:
+            while call is not None:
+                if self._limit is None:
+                    call.run(self._nccl, self._comm)
+                else:
+                    self._execute_in_time(call, self._limit)
+                for memory in call.memory:
+                    if not memory.direct:
+                        memory.deliver()
+                call = call.following and call.following()
+        except Exception as e:
+            return self._failed or self._named(e)
+        return None
 
     def _execute_in_time(self, call: Call, seconds: float) -> None:
         limit = threading.Timer(seconds, self._expire, (call,))
@@ -211,12 +228,17 @@ class Engine:
         """Ends the communicator if the call is not done. So the call fails here, and the peers' calls fail as well."""
         with self._state:
             if self._timed is call and self._comm:
-                self._failed = self._named(f"timeout : a call was not done within the group's {self._limit:g} s")
-                self._nccl.lib.ncclCommAbort(self._comm)
-                self._comm = ncclComm_t()
+                self._end_all(f"timeout : a call was not done within the group's {self._limit:g} s")
 
-    def _named(self, error: object) -> NcclError:
-        return NcclError(f"lightpath {self._label}: {error}")
+    def _end_all(self, reason: str) -> None:
+        """Ends the communicator, and all its calls. The caller holds _state."""
+        self._failed = self._failed or self._named(reason)
+        if self._comm:
+            self._nccl.lib.ncclCommAbort(self._comm)
+            self._comm = ncclComm_t()
+
+    def _named(self, error: object) -> str:
+        return f"lightpath {self._label}: {error}"
 
 
 # How long a closing engine waits for its thread. Only a call that the library cannot release takes that long.

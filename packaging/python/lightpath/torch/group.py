@@ -5,6 +5,7 @@ when first used: so a send never waits behind a receive or behind another tag, a
 
 import datetime
 import os
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -54,8 +55,11 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._limit = limit_of(timeout)
         self._loop = Loop(f"rank {rank} of {size}", timeout)
         self._engines: dict[Key, Engine] = {}
+        self._making = threading.Lock()  # held while an engine of messages is made
         self._finalizer = weakref.finalize(self, _close, self._engines)
-        self._engines[None] = Engine(lambda: (size, self._exchange_id(), rank), f"rank {rank} of {size}", self._limit)
+        self._engines[None] = Engine(
+            lambda closing: (size, self._exchange_id(closing), rank), f"rank {rank} of {size}", self._limit
+        )
         self._engines[None].connected()
 
     @classmethod
@@ -63,10 +67,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
         """The creation function for register_backend."""
         return cls(store, rank, size, timeout)
 
-    def _exchange_id(self) -> bytes:
+    def _exchange_id(self, closing: threading.Event) -> bytes:
         if self._rank == 0:
-            return offer_id(self._store, "id", range(1, self._size), self._timeout)
-        return take_id(self._store, "id", self._rank, 0, self._timeout)
+            return offer_id(self._store, "id", range(1, self._size), self._timeout, closing)
+        return take_id(self._store, "id", self._rank, 0, self._timeout, closing)
 
     # Names and numbers.
 
@@ -235,6 +239,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return self._submit([function], outputs, source, target, opts=opts)
 
     def _reduce_scatter_uneven(self, output: Tensor, parts: Sequence[Tensor], op: Any) -> Work | None:
+        self._check_parts("reduce_scatter", parts, output)
         dtype, number = t.reduction(output, op)
         target, sources = Target(output), [Source(p) for p in parts]
         functions = [
@@ -259,7 +264,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     ) -> Work | None:
         op, inputs = t.premultiplied(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, *inputs)
         sources = [Source(i) for i in inputs]
-        functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources)))
+        functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources, strict=True)))
         return self._submit(functions, outputs, *sources, *targets, opts=opts)
 
     _reduce_scatter_base = reduce_scatter_single
@@ -286,10 +291,22 @@ class LightpathProcessGroup(dist.ProcessGroup):
         count, dtype = t.copied(tensor)
         return (self._nccl.ncclAllGather, source.pointer, target.pointer, count, dtype), source
 
+    def _check_parts(self, call: str, parts: Sequence[Tensor], own: Tensor, equal: bool = False) -> None:
+        """Raises unless there is a part for each rank, and this rank's has the size of its own tensor. equal: unless all
+        parts have that size."""
+        sizes = [p.numel() for p in parts]
+        if len(sizes) != self._size or any(n != own.numel() for n in (sizes if equal else [sizes[self._rank]])):
+            raise ValueError(
+                f"lightpath: {call} of parts of {sizes} elements on {self._size} ranks, "
+                f"where rank {self._rank} has {own.numel()}"
+            )
+        t.check(own, *parts)
+
     @short_form(c10d.AllgatherOptions, 2, "timeout")
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work | None:
         (parts,), (tensor,) = outputs, inputs
         if len({p.numel() for p in parts}) > 1:
+            self._check_parts("all_gather", parts, tensor)
             functions, source, targets = self._broadcasts(parts, tensor)
             return self._submit(functions, outputs, source, *targets, opts=opts, title="all_gather")
         target = Target(*parts)
@@ -310,7 +327,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
         targets = [Target(o) for o in outputs]
-        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
+        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs, strict=True)))
         return self._submit(functions, outputs, *sources, *targets, opts=opts)
 
     _allgather_base = all_gather_single
@@ -321,7 +338,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     ) -> Work | None:
         """output_lists[r][i] becomes rank r's inputs[i]."""
         targets = [Target(*parts) for parts in zip(*output_lists)]
-        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs)))
+        functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs, strict=True)))
         return self._submit(functions, output_lists, *sources, *targets, opts=opts)
 
     @short_form(c10d.GatherOptions, 2, "root", "timeout")
@@ -329,10 +346,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         (tensor,) = inputs
         source, target = Source(tensor), NOTHING
         if self._rank == opts.rootRank:
+            self._check_parts("gather", outputs[0], tensor, equal=True)
             target = Target(*outputs[0])
-            t.check(tensor, *target.tensors)
-            if any(o.numel() != tensor.numel() for o in target.tensors) or len(target.tensors) != self._size:
-                raise ValueError("lightpath: gather wants one output of the input's size for each rank")
         function = (self._nccl.ncclGather, source.pointer, target.pointer, *t.copied(tensor), opts.rootRank)
         return self._submit([function], outputs, source, target, opts=opts)
 
@@ -346,9 +361,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         (output,) = outputs
         target, source = Target(output), NOTHING
         if self._rank == opts.rootRank:
-            if any(i.numel() != output.numel() for i in inputs[0]) or len(inputs[0]) != self._size:
-                raise ValueError("lightpath: scatter wants one input of the output's size for each rank")
-            t.check(output, *inputs[0])
+            self._check_parts("scatter", inputs[0], output, equal=True)
             source = Source(*inputs[0])
         function = (self._nccl.ncclScatter, source.pointer, target.pointer, *t.copied(output), opts.rootRank)
         return self._submit([function], outputs, target, source, opts=opts)
@@ -381,10 +394,17 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
+    def _one_each(self, parts: Sequence[Any]) -> list[Any]:
+        if len(parts) != self._size:
+            raise ValueError(f"lightpath: all_to_all of {len(parts)} parts on {self._size} ranks")
+        return list(parts)
+
     def _rows(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
-        return list(splits) if splits else [len(tensor) // self._size] * self._size
+        return self._one_each(splits) if splits else [len(tensor) // self._size] * self._size
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
+        self._one_each(outputs)
+        self._one_each(inputs)
         sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
         functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
         return self._submit(functions, outputs, *sources, *targets, opts=opts, title="all_to_all")
@@ -398,7 +418,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return functions
 
     def barrier(self, opts: Any = None) -> Work | None:
-        memory = Target(torch.zeros(1, dtype=torch.uint8))
+        memory = Target(torch.zeros(1, dtype=torch.uint8, device="cpu"))
         function = (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, 1, t.BYTES, t.SUM)
         return self._submit([function], [], memory, opts=opts, title="barrier")
 
@@ -426,16 +446,23 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def _channel(self, source: int, destination: int, tag: int) -> Engine:
         """The engine of messages with a tag from source to destination: rank 0 of its communicator sends."""
         key = (source, destination, tag)
-        if key not in self._engines:
-            sends = source == self._rank
-            label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
-            self._engines[key] = Engine(lambda: (2, self._channel_id(key), 0 if sends else 1), label, self._limit)
-        return self._engines[key]
+        with self._making:
+            if key not in self._engines:
+                label = f"rank {self._rank} of {self._size}, messages {source} -> {destination}, tag {tag}"
+                self._engines[key] = Engine(
+                    lambda closing: (2, self._channel_id(key, closing), int(destination == self._rank)),
+                    label,
+                    self._limit,
+                )
+            engine = self._engines[key]
+        if not self._finalizer.alive:
+            engine.close()  # it has been made after the end of the group: its calls fail
+        return engine
 
-    def _channel_id(self, key: tuple[int, int, int]) -> bytes:
+    def _channel_id(self, key: tuple[int, int, int], closing: threading.Event) -> bytes:
         """The id of a pair's communicator, which the sender makes."""
         source, destination, _ = key
         name = "messages/" + "/".join(map(str, key))
         if source == self._rank:
-            return offer_id(self._store, name, [destination], self._timeout)
-        return take_id(self._store, name, destination, source, self._timeout)
+            return offer_id(self._store, name, [destination], self._timeout, closing)
+        return take_id(self._store, name, destination, source, self._timeout, closing)

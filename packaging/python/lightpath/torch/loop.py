@@ -6,8 +6,7 @@ import threading
 
 from torch import Tensor
 
-from lightpath.nccl import NcclError
-
+from .tensors import check
 from .work import Work, keep
 
 
@@ -21,6 +20,7 @@ class Loop:
 
     def post(self, sends: bool, tensor: Tensor, tag: int) -> Work:
         """Returns the work of a send or a receive. It is done when the other one has come."""
+        check(tensor)
         work = Work(self, [tensor])
         keep(work)
         with self._lock:
@@ -32,7 +32,7 @@ class Loop:
         source, target = (tensor, other) if sends else (other, tensor)
         error = None
         if source.numel() != target.numel() or source.dtype != target.dtype:
-            error = NcclError(
+            error = (
                 f"lightpath {self._label}: a message to itself of {source.numel()} elements, type {source.dtype}, "
                 f"has a receive of {target.numel()}, type {target.dtype}"
             )
@@ -44,7 +44,19 @@ class Loop:
 
     def help(self, work: Work) -> None:
         """Returns when a work is complete, which no waiting can hasten."""
-        if not work.block(self._seconds):
-            work.complete(
-                NcclError(f"lightpath {self._label}: no match for a message to itself in {self._seconds:g} s")
-            )
+        if work.block(self._seconds):
+            return
+        if self._withdraw(work):
+            work.complete(f"lightpath {self._label}: no match for a message to itself in {self._seconds:g} s")
+        else:
+            work.block()  # its match has come meanwhile
+
+    def _withdraw(self, work: Work) -> bool:
+        """Removes a work that waits. Returns whether it did."""
+        with self._lock:
+            for queue in self._waiting.values():
+                for i, (_, _, each) in enumerate(queue):
+                    if each is work:
+                        del queue[i]
+                        return True
+        return False

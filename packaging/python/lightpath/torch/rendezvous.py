@@ -5,16 +5,19 @@ trusts a key that it finds: a joining rank asks under a name that it has just ma
 name; the maker of the id looks for new questions until every rank has confirmed this id."""
 
 import datetime
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .engine import unique_id
+from .engine import DESTROYED, unique_id
 
 
-def offer_id(store: Any, name: str, ranks: Iterable[int], timeout: datetime.timedelta) -> bytes:
-    """Makes an id, and returns it when all of the ranks have confirmed it."""
+def offer_id(
+    store: Any, name: str, ranks: Iterable[int], timeout: datetime.timedelta, closing: threading.Event
+) -> bytes:
+    """Makes an id, and returns it when all of the ranks have confirmed it. It raises when closing is set."""
     uid = unique_id()
     answered: dict[int, int] = {}
     waiting = set(ranks)
@@ -31,18 +34,21 @@ def offer_id(store: Any, name: str, ranks: Iterable[int], timeout: datetime.time
                 waiting.remove(rank)
         return not waiting
 
-    _poll(offered, timeout, lambda: f"ranks {sorted(waiting)} have not come to {name} within {timeout}")
+    _poll(offered, timeout, closing, lambda: f"ranks {sorted(waiting)} have not come to {name} within {timeout}")
     return uid
 
 
-def take_id(store: Any, name: str, rank: int, maker: int, timeout: datetime.timedelta) -> bytes:
-    """Returns the id that rank maker offers now."""
+def take_id(
+    store: Any, name: str, rank: int, maker: int, timeout: datetime.timedelta, closing: threading.Event
+) -> bytes:
+    """Returns the id that rank maker offers now. It raises when closing is set."""
     question = uuid.uuid4().hex
     store.set(f"{name}/question/{rank}", question)
     store.add(f"{name}/asked/{rank}", 1)
     _poll(
         lambda: store.add(f"{name}/answered/{question}", 0),
         timeout,
+        closing,
         lambda: f"rank {maker} has not come to {name} within {timeout}",
     )
     uid: bytes = store.get(f"{name}/answer/{question}")
@@ -50,11 +56,14 @@ def take_id(store: Any, name: str, rank: int, maker: int, timeout: datetime.time
     return uid
 
 
-def _poll(done: Callable[[], Any], timeout: datetime.timedelta, explain: Callable[[], str]) -> None:
+def _poll(
+    done: Callable[[], Any], timeout: datetime.timedelta, closing: threading.Event, explain: Callable[[], str]
+) -> None:
     """Polls instead of waiting in the store, whose client would block the process's other threads."""
     deadline, pause = time.monotonic() + timeout.total_seconds(), 0.001
     while not done():
         if time.monotonic() > deadline:
             raise TimeoutError(explain())
-        time.sleep(pause)
+        if closing.wait(pause):
+            raise RuntimeError(DESTROYED)
         pause = min(2 * pause, 0.016)

@@ -80,6 +80,12 @@ def check(*tensors: Tensor) -> None:
             raise ValueError(f"lightpath: tensors of one call have one type, not {tensors[0].dtype} and {tensor.dtype}")
 
 
+def usable(tensor: Tensor) -> bool:
+    """Whether the library can run over the tensor's memory: it holds all values in order. Memory of a lazy conjugate or
+    negative holds other values."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
 class Source:
     """Memory that holds tensors one after the other. It copies them only if they do not lie so already."""
 
@@ -89,10 +95,10 @@ class Source:
         check(*tensors)
         if len(tensors) > 1:
             self.memory = torch.cat([t.detach().reshape(-1) for t in tensors])
-        elif tensors[0].is_contiguous():
+        elif usable(tensors[0]):
             self.memory = tensors[0]
         else:
-            self.memory = tensors[0].detach().contiguous()
+            self.memory = tensors[0].detach().contiguous().resolve_conj().resolve_neg()
         self.pointer = self.memory.data_ptr()
 
 
@@ -103,13 +109,13 @@ class Target:
         """If keep is set, the memory begins with the tensors' contents."""
         check(*tensors)
         self.tensors = tensors
-        self.direct = len(tensors) == 1 and tensors[0].is_contiguous()
+        self.direct = len(tensors) == 1 and usable(tensors[0])
         if self.direct:
             self.memory = tensors[0]
         elif keep:
             self.memory = torch.cat([t.detach().reshape(-1) for t in tensors])
         else:
-            self.memory = torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
+            self.memory = tensors[0].new_empty(sum(t.numel() for t in tensors))
         self.pointer = self.memory.data_ptr()
 
     def deliver(self) -> None:
@@ -124,7 +130,7 @@ class Combined(Target):
     def __init__(self, tensor: Tensor, ranks: int, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         check(tensor)
         self.tensors, self.direct = (tensor,), False
-        self.memory = torch.empty((ranks, tensor.numel()), dtype=tensor.dtype)
+        self.memory = tensor.new_empty((ranks, tensor.numel()))
         self.pointer = self.memory.data_ptr()
         self._function = function
 
@@ -142,8 +148,8 @@ class SparseSum:
         self._tensor, own = tensor, tensor.detach().coalesce()
         self._indices, self._values = own.indices(), own.values()
         self._parts: tuple[list[Tensor], list[Tensor]] = ([], [])
-        self.fact = torch.tensor([own._nnz(), own.sparse_dim(), *own.shape])
-        self.facts = Target(torch.empty((ranks, len(self.fact)), dtype=self.fact.dtype))
+        self.fact = torch.tensor([own._nnz(), own.sparse_dim(), *own.shape], device="cpu")
+        self.facts = Target(self.fact.new_empty((ranks, len(self.fact))))
 
     def parts(self) -> Iterable[tuple[list[Tensor], Tensor]]:
         """Twice one tensor of each rank, and this rank's tensor: indices, then values."""

@@ -35,7 +35,8 @@ class Work(_Work):
     done = False
     event: Any = None  # of the profiler
     _kept = False
-    _error: Exception | None = None
+    # The text alone: an exception would refer to the frames that have raised it, and so to their tensors.
+    _error: str | None = None
     _ended: threading.Event | None = None
     _begun: Future | None = None
     _future: Future | None = None
@@ -45,8 +46,8 @@ class Work(_Work):
         self._engine, self._outputs = engine, outputs
         self._lock = threading.Lock()  # of done, _ended and the futures
 
-    def complete(self, error: Exception | None = None) -> None:
-        """Ends the waits."""
+    def complete(self, error: str | None = None) -> None:
+        """Ends the waits, which raise the error."""
         self._error = error
         if self.event is not None:
             events.end(self.event)
@@ -78,7 +79,7 @@ class Work(_Work):
         if self._kept:
             _kept.waited(self)
         if self._error is not None:
-            raise self._error
+            raise NcclError(self._error)
         return True
 
     def is_small(self, limit: int) -> bool:
@@ -107,7 +108,7 @@ class Work(_Work):
 
     def _deliver(self, _: Future) -> Sequence[Any]:
         if self._error is not None:
-            raise self._error
+            raise NcclError(self._error)
         return self._outputs
 
     def is_completed(self) -> bool:
@@ -117,7 +118,7 @@ class Work(_Work):
         return self.done and self._error is None
 
     def exception(self) -> Exception | None:
-        return self._error
+        return NcclError(self._error) if self._error is not None else None
 
     def result(self) -> Sequence[Any]:
         self.wait()
@@ -153,7 +154,7 @@ os.register_at_fork(after_in_child=lambda: _Callbacks.__init__(_callbacks))  # a
 
 class _Kept:
     """Works that only C++ may hold. In 1.13 a work whose Python half is gone waits for ever, so each stays here until
-    a caller has waited for it, or until it is one of the oldest."""
+    a caller has waited for it, or until it is done and one of the oldest."""
 
     LIMIT = 1024
     # DDP's join asks in C++ for the result of a work for which it has waited already: the latest few with results of
@@ -169,8 +170,11 @@ class _Kept:
         work._kept = True
         with self._lock:
             self._works[id(work)] = work
-            while len(self._works) > self.LIMIT and next(iter(self._works.values())).is_completed():
-                self._works.popitem(last=False)
+            while len(self._works) > self.LIMIT:
+                key, oldest = self._works.popitem(last=False)
+                if not oldest.done:
+                    self._works[key] = oldest  # a receive may wait for long, and others are done
+                    break
 
     def waited(self, work: Work) -> None:
         with self._lock:
