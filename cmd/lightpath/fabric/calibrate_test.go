@@ -127,11 +127,11 @@ func TestCalibrateRefuses(t *testing.T) {
 
 func TestDigits(t *testing.T) {
 	for v, want := range map[float64]float64{0: 0, 1234.5: 1230, 0.0123456: 0.0123, 99.96: 100} {
-		if got := digits(v); got != want {
+		if got := calibrate.Digits(v); got != want {
 			t.Errorf("%v is %v, want %v", v, got, want)
 		}
 	}
-	if time.Duration(digits(456.7)*1e3) != 457*time.Microsecond {
+	if time.Duration(calibrate.Digits(456.7)*1e3) != 457*time.Microsecond {
 		t.Error("of microseconds")
 	}
 }
