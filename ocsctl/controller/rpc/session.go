@@ -239,6 +239,7 @@ func (x *session) acquire(m *ocspb.Acquire) error {
 		x.mu.Unlock()
 		return fmt.Errorf("acquire: %d requests wait already: %w", x.waiting, ErrProtocol)
 	}
+	x.forgetWanted(lease.Holder) // the core first frees planes that the holder still has
 	x.requests[m.GetId()] = &request{lease: m.GetLease()}
 	x.waiting++
 	x.mu.Unlock()

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"lightpath/internal/require"
+	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc/ocspb"
 )
@@ -16,6 +18,24 @@ type attached struct {
 }
 
 func (a *attached) Detach(bool) { a.detached.Add(1) }
+
+func (a *attached) Acquire(uint64, ocsctl.Lease) error { return nil }
+
+// TestWantedOfThisLease: a request of a holder gives back the planes that it has. So the news that others want those is
+// void, and does not pile up.
+func TestWantedOfThisLease(t *testing.T) {
+	s := &Server{o: ServerOptions{Ports: 2, Planes: make([]ocsctl.PlaneInfo, 1)}}
+	x := newSession(s, sessionID{}, 0, "")
+	x.attachment = &attached{}
+	for id := range uint64(3) {
+		require.NoError(t, x.acquire(&ocspb.Acquire{Id: id, Lease: &ocspb.Lease{Holder: 7, Mask: 1}}))
+		x.Granted(id, 1, nil)
+		x.Wanted(7, 1)
+	}
+	if len(x.wanted) != 1 {
+		t.Errorf("%v", x.wanted)
+	}
+}
 
 // TestReturnAtTheLastMoment: a rank that comes back when its time is over gets its session, or the session ends. It
 // never gets a session that has ended, on which it would wait without end.
