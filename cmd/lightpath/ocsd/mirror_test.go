@@ -164,15 +164,25 @@ func TestRulesKeepNoSockets(t *testing.T) {
 	require.NoError(t, err)
 	o := &fabric.OCSD{Name: "test", Switches: fabric.SwitchesConfig{Verify: "token"}}
 	p := &realPlane{s: &service{o: o, f: f, log: slog.New(slog.DiscardHandler)}}
+	sockets := func() (n int) {
+		for fd := range 1024 {
+			if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && domain == unix.AF_PACKET {
+				n++
+			}
+		}
+		return n
+	}
+	before := sockets()
 	core, err := p.build(lead.Rule{Token: 1})
 	require.NoError(t, err)
 	assert.NoError(t, core.Set(0, circuit.Shift(3, 1), "ann"))
 	core.Close()
+	if during := sockets(); during == before {
+		t.Error("no token was sent")
+	}
 	assert.NoError(t, p.close())
-	for fd := range 1024 {
-		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && domain == unix.AF_PACKET {
-			t.Errorf("descriptor %d sends tokens", fd)
-		}
+	if after := sockets(); after != before {
+		t.Errorf("%d sockets, %d before", after, before)
 	}
 }
 
