@@ -9,6 +9,7 @@ import (
 
 	"lightpath/internal/clock"
 	"lightpath/internal/require"
+	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
@@ -83,6 +84,27 @@ func (f *fake) Health(context.Context) ([]driver.Health, error) {
 }
 
 func (f *fake) Close() error { return nil }
+
+// TestLooksBetweenMoves: the moves of one plane do not keep the device from looking at the other planes of its switch.
+func TestLooksBetweenMoves(t *testing.T) {
+	f, now := newFake(2*ranks), time.Unix(1e9, 0)
+	d, err := NewManual(Config{
+		Planes: fakePlanes(2), DriftInterval: time.Second,
+		Open: func(context.Context, string, driver.Ports) (driver.Switch, error) { return f, nil },
+	}, func() time.Time { return now })
+	require.NoError(t, err)
+	defer d.Close() //nolint:errcheck // it returns nil
+	d.Step()
+	f.health[ranks].Failed = true // port 0 of the second plane
+	for k := range 50 {
+		require.NoError(t, d.Switch(0, controller.Move{To: circuit.Shift(ranks, k%2)}))
+		d.Step()
+		now = now.Add(100 * time.Millisecond)
+	}
+	if _, unwell := d.Report(1); unwell == nil {
+		t.Error("nothing was seen of the port that has failed")
+	}
+}
 
 // unsettled is a switch with a circuit that does not come up: a driver waits for it until its time is over.
 type unsettled struct {

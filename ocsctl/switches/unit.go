@@ -88,16 +88,19 @@ func (u *unit) run(ctx context.Context, looked func()) {
 	u.look(ctx)
 	looked()
 	due := u.nextLook(ctx)
-	for clock.Wait(ctx, due, u.wake) == nil {
-		now := clock.Now(ctx)
-		switch {
-		case u.executeMoves(ctx):
-			due = u.nextLook(ctx)
-		case !now.Before(due):
+	for latest := due; clock.Wait(ctx, due, u.wake) == nil; {
+		if !clock.Now(ctx).Before(due) {
 			u.look(ctx)
 			due = u.nextLook(ctx)
+			latest = due
+		}
+		switch {
+		case u.executeMoves(ctx): // after each other, they put a look off, but not beyond the interval
+			if due = u.nextLook(ctx); due.After(latest) {
+				due = latest
+			}
 		case u.changed.Swap(false):
-			if soon := now.Add(gather); soon.Before(due) {
+			if soon := clock.Now(ctx).Add(gather); soon.Before(due) {
 				due = soon
 			}
 		}
