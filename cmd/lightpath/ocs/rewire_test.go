@@ -46,7 +46,8 @@ func TestOCSRewire(t *testing.T) {
 	// A plane that an operator has disabled stays disabled.
 	require.NoError(t, core.Disable(2, "fibre work", "ann"))
 	o := lightpath.Run(t, "", "ocs", "rewire", "--controller", address, "--steps", file("steps.json"))
-	if s, err := core.Snapshot(); err != nil || o.Status != cli.ExitNo || !strings.Contains(s.Planes[2].Reason, "fibre work") ||
+	s, err := core.Snapshot()
+	if err != nil || o.Status != cli.ExitNo || !strings.Contains(s.Planes[2].Reason, "fibre work") ||
 		!strings.Contains(o.Stderr, "plane g0o2 is out of service") || !strings.Contains(o.Stderr, "fibre work") {
 		t.Errorf("%+v, %q, %v", o, s.Planes[2].Reason, err)
 	}

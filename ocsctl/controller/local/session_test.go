@@ -6,8 +6,8 @@ import (
 	"lightpath/internal/shmring"
 )
 
-// TestSlowReaderOfChanges: a rank that reads no messages for a while keeps its connection while planes move. One message
-// tells of all changes, since the rank reads the states in shared memory.
+// TestSlowReaderOfChanges: a rank that reads no messages for a while keeps its connection while planes move. One
+// message tells of all changes, since the rank reads the states in shared memory.
 func TestSlowReaderOfChanges(t *testing.T) {
 	bell, err := shmring.NewBell()
 	if err != nil {

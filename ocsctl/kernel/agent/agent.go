@@ -80,8 +80,9 @@ func authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next g
 	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
 		c := info.State.PeerCertificates[0]
 		if mtls.RoleOf(c) != mtls.RoleAdmin || mtls.PlanesOf(c) != nil {
-			return nil, status.Errorf(codes.PermissionDenied, "%s is no controller, but of %v: circuits are the controller's to move",
-				c.Subject.CommonName, c.Subject.OrganizationalUnit)
+			return nil, status.Errorf(codes.PermissionDenied,
+				"%s is no controller, but of %v: circuits are the controller's to move", c.Subject.CommonName,
+				c.Subject.OrganizationalUnit)
 		}
 	}
 	return next(ctx, request)
