@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -123,6 +124,17 @@ func TestKnownEpoch(t *testing.T) {
 	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 1, Known: []uint32{1 << 31}})
 	if err == nil || r.page.faults[0] != nil {
 		t.Error("a rank used up the epochs", err)
+	}
+	for range 4 { // nor does it in several steps
+		known := uint32(min(uint64(r.page.epochs[0])+maxLost, math.MaxUint32))
+		a, err := r.core.Attach(newTestSink(), AttachOptions{Port: 1, Known: []uint32{known}})
+		if err != nil {
+			break
+		}
+		a.Detach(true)
+	}
+	if left := math.MaxUint32 - r.page.epochs[0]; left < maxLost-1 {
+		t.Error("a rank left epochs:", left)
 	}
 }
 

@@ -13,6 +13,10 @@ func (m *machine) acquire(q leaseRequest, now int64) {
 	if m.over != nil || !m.attached(q.a) {
 		return
 	}
+	if m.lease.waiting(q.a) >= maxRequests {
+		q.a.sink.Granted(q.id, 0, fmt.Errorf("controller: port %d: %d requests wait already", q.a.port, maxRequests))
+		return
+	}
 	m.freed(q.a, m.lease.release(q.mask, q.a, q.holder), now)
 	q.since = now
 	m.lease.queue = append(m.lease.queue, q)

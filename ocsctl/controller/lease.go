@@ -70,6 +70,19 @@ type leaseRequest struct {
 	circuits []circuit.Permutation // by plane of mask: a map of the holder's ranks; nil: as they are
 }
 
+// maxRequests bounds the requests of one attachment that wait. A correct rank has one for each of its communicators.
+const maxRequests = 64
+
+// waiting returns how many requests of an attachment wait.
+func (l *lease) waiting(a *attachment) (n int) {
+	for i := range l.queue {
+		if l.queue[i].a == a {
+			n++
+		}
+	}
+	return n
+}
+
 // circuitsOn returns the map of the holder's ranks that a request asks for on a plane of its mask.
 func (q *leaseRequest) circuitsOn(plane int) circuit.Permutation {
 	return q.circuits[bits.OnesCount64(q.mask&(1<<plane-1))]

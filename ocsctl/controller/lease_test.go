@@ -120,6 +120,28 @@ func TestReleaseIsLost(t *testing.T) {
 	}
 }
 
+// TestManyRequests: a rank whose requests pile up gets an error for one too many. The others, and those of other ranks,
+// are served.
+func TestManyRequests(t *testing.T) {
+	r := newTestRig(t, 2, 1, nil)
+	r.hold(1)
+	for i := range uint64(2 * maxRequests) {
+		require.NoError(t, r.s[1].Acquire(i, ocsctl.Lease{Mask: 1, Holder: 100 + i}))
+	}
+	if n := len(r.core.machine.lease.queue); n != maxRequests {
+		t.Fatalf("%d requests wait", n)
+	}
+	a := r.s[1].answers
+	if len(a) != maxRequests || a[0].id != maxRequests || a[0].mask != 0 {
+		t.Fatal(a)
+	}
+	want(t, "one too many", a[0].err, a[0].err, "port 1", "requests wait already")
+	r.release(1)
+	if last := r.s[1].answers[len(a)]; last.id != 0 || last.mask != 1 {
+		t.Error(last)
+	}
+}
+
 // TestPostsBeforeTheClaim: after a takeover ranks may post before the port that holds the plane has found the
 // controller. Nothing moves until it has claimed the plane, and posts for others are refused then.
 func TestPostsBeforeTheClaim(t *testing.T) {

@@ -20,10 +20,12 @@ func (m *machine) makeCircuits(now int64) {
 		m.advance(pl, now)
 	}
 	var answered []grant
+	var freed uint64
 	for i := 0; i < len(m.lease.making); {
 		g := &m.lease.making[i]
 		if lost := g.granted & m.down(&g.leaseHolder); lost != 0 {
 			g.granted &^= lost
+			freed |= lost
 			m.lease.take(lost, func(h *leaseHolder) bool { return h.is(g.a, g.holder) })
 			m.showBad(lost)
 		}
@@ -36,6 +38,9 @@ func (m *machine) makeCircuits(now int64) {
 	}
 	for i := range answered {
 		m.answer(&answered[i], now)
+	}
+	if freed != 0 {
+		m.grant(now) // the planes may be in service for requests behind these
 	}
 }
 

@@ -189,3 +189,25 @@ func TestLeaseChecks(t *testing.T) {
 		}
 	}
 }
+
+// TestMakingLeavesThePlane: a request whose circuits are made, and for which the plane goes out of service meanwhile,
+// leaves the plane to the requests behind it.
+func TestMakingLeavesThePlane(t *testing.T) {
+	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+		withTimed(r, c)
+		r.dev.maps[0] = circuit.AllDark(4)
+	})
+	r.dev.delay = time.Millisecond
+	l := shared(1, 20, 0, 1, 2)
+	l.Circuits = []circuit.Permutation{{1, 0, circuit.Dark}}
+	require.NoError(t, r.s[0].Acquire(1, l))
+	require.NoError(t, r.s[3].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 21, Ports: []int{3}}))
+	r.pass(time.Second)
+	r.report(2)
+	if a := r.answered(0); len(a) != 1 || !errors.Is(a[0].err, ocsctl.ErrPlaneDown) {
+		t.Errorf("the request with the bad port: %v", a)
+	}
+	if a := r.answered(3); len(a) != 1 || a[0].mask != 1 {
+		t.Errorf("the request behind it: %v", a)
+	}
+}

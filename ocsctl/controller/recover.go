@@ -57,8 +57,12 @@ func (pl *plane) passUnread() {
 	}
 }
 
-// maxLost bounds the epochs that a journal may have lost. It keeps a wrong rank from using up the epochs.
-const maxLost = 1 << 30
+// Bounds of the epochs that a rank may know and the journal may have lost. They keep a wrong rank from using up the
+// epochs: without epochs, a plane cannot move, and no controller can read its record.
+const (
+	maxLost  = 1 << 30 // above that of the plane
+	maxKnown = 3 << 30
+)
 
 // learn takes the newest epochs that a rank knows. If one is above a plane's epoch, the plane goes out of service at
 // that epoch, so that later ones are new to all ranks. Without a journal, each controller begins with new epochs.
@@ -67,7 +71,7 @@ func (m *machine) learn(a *attachment, known []uint32, now int64) error {
 		return nil
 	}
 	for j, epoch := range known[:min(len(known), len(m.planes))] {
-		if pl := m.planes[j]; epoch > pl.epoch && epoch-pl.epoch > maxLost {
+		if pl := m.planes[j]; epoch > pl.epoch && (epoch-pl.epoch > maxLost || epoch > maxKnown) {
 			return fmt.Errorf("controller: port %d: known: epoch %d of %s, which is at %d", a.port, epoch, pl, pl.epoch)
 		}
 	}

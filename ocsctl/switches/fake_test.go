@@ -4,7 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"testing"
+	"time"
 
+	"lightpath/internal/clock"
+	"lightpath/internal/require"
+	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
@@ -79,3 +84,59 @@ func (f *fake) Health(context.Context) ([]driver.Health, error) {
 }
 
 func (f *fake) Close() error { return nil }
+
+// TestLooksBetweenMoves: the moves of one plane do not keep the device from looking at the other planes of its switch.
+func TestLooksBetweenMoves(t *testing.T) {
+	f, now := newFake(2*ranks), time.Unix(1e9, 0)
+	d, err := NewManual(Config{
+		Planes: fakePlanes(2), DriftInterval: time.Second,
+		Open: func(context.Context, string, driver.Ports) (driver.Switch, error) { return f, nil },
+	}, func() time.Time { return now })
+	require.NoError(t, err)
+	defer d.Close() //nolint:errcheck // it returns nil
+	d.Step()
+	f.health[ranks].Failed = true // port 0 of the second plane
+	for k := range 50 {
+		require.NoError(t, d.Switch(0, controller.Move{To: circuit.Shift(ranks, k%2)}))
+		d.Step()
+		now = now.Add(100 * time.Millisecond)
+	}
+	if _, unwell := d.Report(1); unwell == nil {
+		t.Error("nothing was seen of the port that has failed")
+	}
+}
+
+// unsettled is a switch with a circuit that does not come up: a driver waits for it until its time is over.
+type unsettled struct {
+	*fake
+	settle time.Duration
+}
+
+func (u *unsettled) Apply(ctx context.Context, c driver.Change) ([]driver.Circuit, error) {
+	if err := clock.Sleep(ctx, u.settle); err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnknownOutcome, err)
+	}
+	return nil, driver.ErrNotAsIntended
+}
+
+// TestSlowVerification: a switch with a circuit that is not up is read, however long a driver waits for the circuit at
+// the start.
+func TestSlowVerification(t *testing.T) {
+	f := newFake(ranks)
+	f.table = circuit.Shift(ranks, 1)
+	now := time.Unix(1e9, 0)
+	d, err := NewManual(Config{
+		Planes: fakePlanes(1), LookTimeout: 10 * time.Second, MoveTimeout: time.Minute,
+		Open: func(context.Context, string, driver.Ports) (driver.Switch, error) {
+			return &unsettled{f, 15 * time.Second}, nil
+		},
+	}, func() time.Time { return now })
+	require.NoError(t, err)
+	defer d.Close() //nolint:errcheck // it returns nil
+	for end := now.Add(2 * time.Minute); now.Before(end); {
+		now = d.Step()
+	}
+	if m, err := d.Map(0); err != nil || !m.Equal(f.table) {
+		t.Errorf("%v, %v", m, err)
+	}
+}

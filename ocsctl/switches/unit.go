@@ -88,16 +88,19 @@ func (u *unit) run(ctx context.Context, looked func()) {
 	u.look(ctx)
 	looked()
 	due := u.nextLook(ctx)
-	for clock.Wait(ctx, due, u.wake) == nil {
-		now := clock.Now(ctx)
-		switch {
-		case u.executeMoves(ctx):
-			due = u.nextLook(ctx)
-		case !now.Before(due):
+	for latest := due; clock.Wait(ctx, due, u.wake) == nil; {
+		if !clock.Now(ctx).Before(due) {
 			u.look(ctx)
 			due = u.nextLook(ctx)
+			latest = due
+		}
+		switch {
+		case u.executeMoves(ctx): // after each other, they put a look off, but not beyond the interval
+			if due = u.nextLook(ctx); due.After(latest) {
+				due = latest
+			}
 		case u.changed.Swap(false):
-			if soon := now.Add(gather); soon.Before(due) {
+			if soon := clock.Now(ctx).Add(gather); soon.Before(due) {
 				due = soon
 			}
 		}
@@ -203,11 +206,11 @@ func (u *unit) disconnect() {
 
 // look reads the switch's map and the health of its ports, and notifies the controller of planes that changed.
 func (u *unit) look(ctx context.Context) {
-	ctx, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout)
+	looking, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout)
 	defer cancel()
-	health, err := u.read(ctx)
+	health, err := u.read(looking)
 	if err == nil && u.info == (driver.Info{}) {
-		u.identify(ctx)
+		u.identify(looking)
 	}
 	if err == nil && !u.answered {
 		health, err = u.verifyFound(ctx)
@@ -247,14 +250,18 @@ func (u *unit) look(ctx context.Context) {
 }
 
 // verifyFound verifies the circuits of a switch that answers for the first time. A read is not enough: its meters may
-// still average over a change that an earlier controller made.
+// still average over a change that an earlier controller made. It takes as long as a move.
 func (u *unit) verifyFound(ctx context.Context) ([]driver.Health, error) {
+	moving, cancel := clock.WithTimeout(ctx, u.d.cfg.MoveTimeout)
+	defer cancel()
 	table := u.s.Table()
-	_, err := u.s.Apply(ctx, driver.Change{Before: table, After: table, Want: u.d.cfg.rule().Want})
+	_, err := u.s.Apply(moving, driver.Change{Before: table, After: table, Want: u.d.cfg.rule().Want})
 	if err != nil && !errors.Is(err, driver.ErrNotAsIntended) { // the read below decides
 		u.log.Debug("circuits could not be verified anew", "error", err)
 	}
-	return u.s.Look(ctx)
+	looking, end := clock.WithTimeout(ctx, u.d.cfg.LookTimeout)
+	defer end()
+	return u.s.Look(looking)
 }
 
 // unusable returns the error for planes while there is no session with the switch.

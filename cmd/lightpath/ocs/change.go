@@ -126,12 +126,9 @@ func (f *changeFlags) change(s *controller.Snapshot, plane string) (controller.C
 	}
 	var planes []int
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		j, err := planeNumber(name, planeNames(s))
-		switch {
-		case err != nil:
+		j, err := onePlaneOf(name, planeNames(s))
+		if err != nil {
 			return c, nil, fmt.Errorf("--plane: %w", err)
-		case j == controller.AnyPlane:
-			return c, nil, errors.New("--plane: a name is empty")
 		}
 		planes = append(planes, j)
 		c.Planes = append(c.Planes, controller.PlaneChange{Plane: j, Target: targets[name], IfCurrent: current[name]})

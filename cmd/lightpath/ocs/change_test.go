@@ -68,6 +68,16 @@ func TestOCSChange(t *testing.T) {
 		t.Errorf("twice: %+v", o)
 	}
 
+	for _, flag := range []string{"--settle=30s", "--reply-timeout=1s", "--insecure-scpi", "--user=x", "--password-file=x",
+		"--known-hosts=x"} {
+		name, _, _ := strings.Cut(flag, "=")
+		for _, args := range [][]string{{"status"}, {"drift"}, {"set", "--plane", "p0", "--map", "ring:1"}} {
+			lightpath.Refuse(t, "", []string{name, "--direct"}, at(append(args, flag)...)...)
+		}
+	}
+	lightpath.Refuse(t, "", []string{"--verify", "--direct"}, at("set", "--plane", "p0", "--map", "ring:1", "--verify",
+		"status")...)
+
 	// A panel has no switch's ports.
 	says(lightpath.Succeed(t, "", at("ports")...), "plane p0: its switch reports no ports")
 	for _, args := range [][]string{

@@ -86,6 +86,11 @@ func (o *flags) dispatch(ctx context.Context, byController func(context.Context,
 		return direct(ctx)
 	}
 	defer cli.HangUp(op)
+	for _, name := range directOnly {
+		if o.given != nil && o.given.Changed(name) {
+			return fmt.Errorf("--%s is for --direct: the controller has its own", name)
+		}
+	}
 	return byController(ctx, op)
 }
 

@@ -171,6 +171,14 @@ func planeNumber(text string, names []string) (int, error) {
 	return j, nil
 }
 
+// onePlaneOf is planeNumber for lists of planes, in which each element names one.
+func onePlaneOf(text string, names []string) (int, error) {
+	if text == "" {
+		return 0, errors.New("a name is empty")
+	}
+	return planeNumber(text, names)
+}
+
 // printHistory writes events as a table.
 func printHistory(w io.Writer, events []controller.Event, names []string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

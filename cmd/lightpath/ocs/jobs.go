@@ -116,11 +116,12 @@ var errUsage = errors.New("")
 func (o *beginFlags) begin(ctx context.Context, op *rpc.Operator, j controller.Job) error {
 	err := persist(ctx, op, func(s *controller.Snapshot) error {
 		names := planeNames(s)
+		j.Mask = 0
 		if len(o.planes) == 0 {
 			j.Mask = 1<<len(names) - 1
 		}
 		for _, text := range o.planes {
-			plane, err := planeNumber(text, names)
+			plane, err := onePlaneOf(text, names)
 			if err != nil {
 				return fmt.Errorf("%w--plane: %w", errUsage, err)
 			}

@@ -65,6 +65,7 @@ func TestJobs(t *testing.T) {
 	refused(cli.ExitUsage, []string{"--ports"}, "begin", "19")
 	refused(cli.ExitUsage, []string{"--ports", "3-1"}, "begin", "19", "--ports", "3-1")
 	refused(cli.ExitUsage, []string{"--plane", "p7"}, "begin", "19", "--ports", "1", "--plane", "p7")
+	refused(cli.ExitUsage, []string{"--plane", "empty"}, "begin", "19", "--ports", "1", "--plane", "p0,")
 	refused(cli.ExitUsage, []string{"--map", "--maps"}, "begin", "19", "--ports", "1", "--map", "dark", "--maps", dir)
 	refused(cli.ExitUsage, []string{"p1.json"}, "begin", "19", "--ports", "1", "--maps", dir)
 	refused(cli.ExitUsage, []string{"no file"}, "begin", "19", "--ports", "1", "--plane", "p0", "--maps", dir)

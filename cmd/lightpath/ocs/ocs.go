@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/internal/decode"
@@ -41,11 +42,17 @@ type flags struct {
 	target        driver.Target
 	timeout       time.Duration
 	controllers   []string
-	direct        bool // past the controller
+	direct        bool           // past the controller
+	given         *pflag.FlagSet // nil: the command is only for controllers
 }
+
+// directOnly are the flags that a controller does not obey: its own file has them.
+var directOnly = []string{"reply-timeout", "settle", "insecure-scpi", "user", "password-file", "known-hosts", "verify",
+	"token"}
 
 func (o *flags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
+	o.given = fl
 	cli.FabricFlag(cmd, &o.fabric, "fabric file", "controller")
 	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
 	fl.BoolVar(&o.asJSON, "json", false, "print JSON")

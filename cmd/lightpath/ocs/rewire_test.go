@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/cmd/lightpath/cli"
 	"lightpath/cmd/lightpath/cli/clitest"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/controllertest"
@@ -41,6 +42,14 @@ func TestOCSRewire(t *testing.T) {
 				t.Errorf("plane %s has %v, want %v; %s", p.Name, p.Map, want, p.Reason)
 			}
 		}
+	}
+	// A plane that an operator has disabled stays disabled.
+	require.NoError(t, core.Disable(2, "fibre work", "ann"))
+	o := lightpath.Run(t, "", "ocs", "rewire", "--controller", address, "--steps", file("steps.json"))
+	s, err := core.Snapshot()
+	if err != nil || o.Status != cli.ExitNo || !strings.Contains(s.Planes[2].Reason, "fibre work") ||
+		!strings.Contains(o.Stderr, "plane g0o2 is out of service") || !strings.Contains(o.Stderr, "fibre work") {
+		t.Errorf("%+v, %q, %v", o, s.Planes[2].Reason, err)
 	}
 	_, other := startController(t, controllertest.NewPanel(4, 2), rpc.ServerOptions{})
 	lightpath.Refuse(t, "", []string{"step 1", "no plane g0o"}, "ocs", "rewire", "--controller", other, "--steps",

@@ -50,9 +50,6 @@ changes the switch of one plane itself, and the controller reports drift.`,
 				return fmt.Errorf("--verify %s: not read-back, status, light or token", verify)
 			}
 			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
-				if cmd.Flags().Changed("verify") || cmd.Flags().Changed("token") {
-					return errors.New("--verify and --token are for --direct: the controller has its own")
-				}
 				return o.setBy(ctx, op, &f)
 			}, func(ctx context.Context) error {
 				if err := f.controllerOnly(); err != nil {

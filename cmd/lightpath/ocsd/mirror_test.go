@@ -3,12 +3,15 @@ package ocsd
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/cmd/lightpath/cli/clitest"
@@ -18,6 +21,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/lead"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
@@ -150,6 +154,35 @@ func TestVerifyToken(t *testing.T) {
 		if out := lightpath.Succeed(t, to, set...); strings.Count(out, "verified by token: as intended") != want {
 			t.Fatalf("%s: %s", to, out)
 		}
+	}
+}
+
+// TestRulesKeepNoSockets: the sockets that verify circuits by tokens end with the rule of a controller.
+func TestRulesKeepNoSockets(t *testing.T) {
+	_, path := kernelSwitch(t)
+	f, err := fabric.Load(path)
+	require.NoError(t, err)
+	o := &fabric.OCSD{Name: "test", Switches: fabric.SwitchesConfig{Verify: "token"}}
+	p := &realPlane{s: &service{o: o, f: f, log: slog.New(slog.DiscardHandler)}}
+	sockets := func() (n int) {
+		for fd := range 1024 {
+			if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && domain == unix.AF_PACKET {
+				n++
+			}
+		}
+		return n
+	}
+	before := sockets()
+	core, err := p.build(lead.Rule{Token: 1})
+	require.NoError(t, err)
+	assert.NoError(t, core.Set(0, circuit.Shift(3, 1), "ann"))
+	core.Close()
+	if during := sockets(); during == before {
+		t.Error("no token was sent")
+	}
+	assert.NoError(t, p.close())
+	if after := sockets(); after != before {
+		t.Errorf("%d sockets, %d before", after, before)
 	}
 }
 

@@ -216,6 +216,7 @@ func (p *kernelPlane) close() error {
 // realPlane is planes on real switches.
 type realPlane struct {
 	s      *service
+	prober *kernel.Prober // nil: nothing can send tokens
 	device *switches.Device
 	shown  atomic.Pointer[switches.Device] // device, for the page
 }
@@ -258,10 +259,10 @@ func (p *realPlane) build(r lead.Rule) (_ *controller.Core, err error) {
 	}
 	var prober switches.Prober
 	if tokens, ok := kernel.ProberOf(f); ok {
-		prober = tokens
+		p.prober, prober = tokens, tokens
 	}
 	if p.device, err = switchDevice(f, tables, o.Switches, prober, r.Token, p.s.log); err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.close())
 	}
 	p.shown.Store(p.device)
 	c := controller.Config{Name: o.Name, Ports: f.Ranks, Planes: planes, Device: p.device,
@@ -273,11 +274,15 @@ func (p *realPlane) build(r lead.Rule) (_ *controller.Core, err error) {
 func (p *realPlane) serve(core *controller.Core) (func(), error) { return p.s.serveSocket(core) }
 
 func (p *realPlane) close() error {
-	if p.device == nil {
-		return nil
-	}
-	d := p.device
-	p.device = nil
+	device, prober := p.device, p.prober
+	p.device, p.prober = nil, nil
 	p.shown.Store(nil)
-	return d.Close()
+	var err error
+	if device != nil {
+		err = device.Close()
+	}
+	if prober != nil {
+		err = errors.Join(err, prober.Close())
+	}
+	return err
 }

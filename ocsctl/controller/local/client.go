@@ -103,20 +103,24 @@ func (c *Client) Rings() ([]byte, *RingsInfo) { return c.rings, c.fabric.Rings }
 func (c *Client) State(plane int) ocsctl.PlaneState {
 	p := &c.planes[plane]
 	have := p.state.Load()
-	if !c.Use() {
-		if have == nil {
-			return ocsctl.PlaneState{Map: circuit.AllDark(c.fabric.Ports)}
+	if c.Use() {
+		defer c.Unuse()
+		if have != nil && have.seq == c.status.seq(plane) {
+			return have.PlaneState
 		}
-		return have.PlaneState
+		if st, _, seq, ok := c.status.read(plane, c.ended); ok {
+			p.state.Store(&cachedState{st, seq})
+			return st
+		}
 	}
-	defer c.Unuse()
-	if have != nil && have.seq == c.status.seq(plane) {
-		return have.PlaneState
+	if have == nil {
+		return ocsctl.PlaneState{Map: circuit.AllDark(c.fabric.Ports)}
 	}
-	st, _, seq := c.status.read(plane)
-	p.state.Store(&cachedState{st, seq})
-	return st
+	return have.PlaneState
 }
+
+// ended reports whether the connection has ended.
+func (c *Client) ended() bool { return c.lost.Load() != nil }
 
 // Use keeps shared memory mapped until Unuse. It returns false after Close.
 func (c *Client) Use() bool {
@@ -149,7 +153,10 @@ func (c *Client) diagnose(plane int) error {
 	p := &c.planes[plane]
 	have := p.fault.Load()
 	if have == nil || have.seq != c.status.seq(plane) {
-		_, f, seq := c.status.read(plane)
+		_, f, seq, ok := c.status.read(plane, c.ended)
+		if !ok {
+			return c.lostError()
+		}
 		have = &cachedFault{seq: seq}
 		if f.kind != faultNone {
 			have.err = f.err()

@@ -368,3 +368,25 @@ func TestFlood(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestControllerDiesWhileWriting: a controller that is killed while it writes the state of a plane leaves the page half
+// written. Its ranks see the state of before, and the error.
+func TestControllerDiesWhileWriting(t *testing.T) {
+	s := start(t)
+	c := dial(t, s, 1)
+	before := c.State(0)
+	seq := word(s.status.plane(0), statusSeq)
+	seq.Add(1)
+	c.conn.shut() // as the controller's end does
+	<-c.done
+	if after := c.State(0); after.Epoch != before.Epoch || !after.Map.Equal(before.Map) {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	if m := c.State(1).Map; !m.Equal(circuit.Shift(4, 1)) {
+		t.Errorf("the other plane: %v", m)
+	}
+	if _, err := c.Poll(0); !errors.Is(err, ocsctl.ErrControlLost) {
+		t.Errorf("%v", err)
+	}
+	seq.Add(1)
+}

@@ -42,6 +42,7 @@ type session struct {
 	out        chan *message // to the client; never closed, quit ends it
 	quit       chan struct{}
 	watch      atomic.Bool           // told of state changes
+	telling    atomic.Bool           // out has a message of that
 	broken     atomic.Pointer[error] // why the core gave the rank up
 
 	deliver controller.PostFunc // the core's, while it takes posts
@@ -62,10 +63,18 @@ func newSession(s *Server, c *admission.Conn, pid int) *session {
 var _ controller.Sink = (*session)(nil)
 
 // Changed implements controller.Sink; the page has been written.
-func (s *session) Changed(plane int, _ uint32, _ circuit.Permutation, _ error) {
+func (s *session) Changed(int, uint32, circuit.Permutation, error) {
 	s.bell.Ring()
 	if s.watch.Load() {
-		s.push(&message{Type: msgState, Plane: plane})
+		s.tell()
+	}
+}
+
+// tell tells the client of state changes, once for all that it has not been told of. So a client that reads slowly does
+// not lose its connection by them.
+func (s *session) tell() {
+	if !s.telling.Swap(true) {
+		s.push(&message{Type: msgState})
 	}
 }
 
@@ -242,6 +251,9 @@ func (s *session) write() {
 	for {
 		select {
 		case m := <-s.out:
+			if m.Type == msgState {
+				s.telling.Store(false)
+			}
 			_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
 			if err := s.conn.send(m); err != nil {
 				s.conn.shut()
@@ -283,7 +295,7 @@ func (s *session) request(m *message) error {
 		return s.attachment.Release(m.Mask, m.Holder)
 	case msgWatch:
 		s.watch.Store(true)
-		s.push(&message{Type: msgState}) // what may have come before
+		s.tell() // what may have come before
 	case msgWaiting:
 		s.push(&message{Type: msgDone, ID: m.ID, Text: s.server.core.Waiting(m.Plane)})
 	default:

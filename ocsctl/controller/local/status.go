@@ -129,13 +129,17 @@ func (s statusPage) out(plane int) bool {
 	return word(s.plane(plane), statusOut(s.ports)+s.port/32*4).Load()>>(s.port%32)&1 != 0
 }
 
-// read returns a consistent copy, and its sequence counter.
-func (s statusPage) read(plane int) (st ocsctl.PlaneState, f fault, seq uint32) {
+// read returns a consistent copy, and its sequence counter. ok is false if the controller has ended while it was
+// writing: then there is none.
+func (s statusPage) read(plane int, ended func() bool) (st ocsctl.PlaneState, f fault, seq uint32, ok bool) {
 	m := s.plane(plane)
 	text := make([]byte, faultTextMax)
 	st.Map = make(circuit.Permutation, s.ports)
 	for {
 		if seq = s.seq(plane); seq%2 != 0 {
+			if ended() && s.seq(plane) == seq {
+				return st, f, seq, false
+			}
 			continue
 		}
 		st.Epoch = word(m, statusEpoch).Load()
@@ -154,7 +158,7 @@ func (s statusPage) read(plane int) (st ocsctl.PlaneState, f fault, seq uint32) 
 		}
 		if s.seq(plane) == seq {
 			f.text = string(text[:n])
-			return st, f, seq
+			return st, f, seq, true
 		}
 	}
 }

@@ -172,7 +172,7 @@ func tidy(err error) error {
 	if strings.Contains(inner, "error reading server preface") {
 		inner += "; do both ends agree on TLS?"
 	}
-	return errors.New(inner)
+	return &remoteError{inner, []error{err}}
 }
 
 func (l *link) close() {

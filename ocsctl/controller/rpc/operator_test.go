@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"errors"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -190,6 +191,15 @@ func TestWatch(t *testing.T) {
 	}
 	s.Close()
 	wants(t, <-done, ocsctl.ErrControlLost, "watch")
+}
+
+// TestNoController: an operator tells an address where no controller listens from a refusal, and may try again.
+func TestNoController(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, l.Close())
+	op := operate(t, rpc.Options{}, l.Addr().String())
+	wants(t, op.Set(within(t), 0, circuit.Shift(2, 1), "alice"), ocsctl.ErrControlLost, "is lightpath ocsd running?")
 }
 
 // TestSlowWatcher: a watcher that does not read is cut off, and the controller does not wait.

@@ -216,33 +216,32 @@ func (s *Server) leave(st *stream, end ending) {
 		s.o.Log.Info("stream of a rank broke", "port", x.port, "error", end.err)
 		return
 	}
+	detach := x.end()
 	x.mu.Unlock()
 	if end.err != nil {
 		s.o.Log.Warn("stream of a rank ended", "port", x.port, "error", end.err)
 	}
-	s.detach(x, end.err == nil)
+	s.remove(x, detach, end.err == nil)
 }
 
 // expire ends a session whose rank has not reconnected.
 func (s *Server) expire(x *session) {
 	x.mu.Lock()
-	back := x.stream != nil
-	x.mu.Unlock()
-	if !back {
-		s.detach(x, false)
+	if x.stream != nil { // it has, and resume does not give a session to it that has ended
+		x.mu.Unlock()
+		return
 	}
+	detach := x.end()
+	x.mu.Unlock()
+	s.remove(x, detach, false)
 }
 
-// detach ends a session, once.
-func (s *Server) detach(x *session, clean bool) {
+// remove forgets a session that has ended.
+func (s *Server) remove(x *session, detach, clean bool) {
 	s.mu.Lock()
 	delete(s.sessions, x.id)
 	s.mu.Unlock()
-	x.mu.Lock()
-	ended := x.over || x.closed != nil
-	x.over = true
-	x.mu.Unlock()
-	if !ended {
+	if detach {
 		x.attachment.Detach(clean)
 	}
 }

@@ -20,7 +20,7 @@ func TestRolesOfOperators(t *testing.T) {
 	must(t, err)
 	units := map[string][]string{
 		"rank": {rpc.RoleRank}, "viewer": {rpc.RoleViewer}, "operator": {rpc.RoleOperator}, "admin": {rpc.RoleAdmin},
-		"nobody": nil, "both": {rpc.RoleAdmin, rpc.RoleViewer}, "east": {rpc.RoleOperator, rpc.PlaneUnit + "p0"},
+		"nobody": nil, "both": {rpc.RoleAdmin, rpc.RoleViewer}, "east": {rpc.RoleOperator, "plane:p0"},
 	}
 	must(t, a.Issue(labcerts.Subject{Name: "controller", Hosts: []string{"127.0.0.1"}, Life: time.Hour}))
 	for name, all := range units {

@@ -43,7 +43,7 @@ type session struct {
 	closed      error             // the core has ended the attachment
 	stream      *stream           // nil while broken
 	linger      *time.Timer
-	over        bool // detached
+	over        bool // it has ended
 }
 
 // planeMail is the newest of a plane.
@@ -140,6 +140,13 @@ func (x *session) Closed(err error) {
 	x.wake()
 }
 
+// end ends the session: no stream gets it any more. It reports whether the caller detaches it; the caller holds mu.
+func (x *session) end() (detach bool) {
+	detach = !x.over && x.closed == nil
+	x.over = true
+	return detach
+}
+
 // wake tells the stream's writer that there is something to send; the caller holds mu.
 func (x *session) wake() {
 	if x.stream == nil {
@@ -232,6 +239,7 @@ func (x *session) acquire(m *ocspb.Acquire) error {
 		x.mu.Unlock()
 		return fmt.Errorf("acquire: %d requests wait already: %w", x.waiting, ErrProtocol)
 	}
+	x.forgetWanted(lease.Holder) // the core first frees planes that the holder still has
 	x.requests[m.GetId()] = &request{lease: m.GetLease()}
 	x.waiting++
 	x.mu.Unlock()

@@ -106,8 +106,8 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 var kinds = []controller.EventKind{
 	controller.Switched, controller.Failed, controller.Restored, controller.Granted, controller.Released,
 	controller.Attached, controller.Detached, controller.Began, controller.Ended, controller.Commanded,
-	controller.TookOver, controller.Settled, controller.Measured, controller.Dimmed, controller.Brightened,
-	controller.Remapped, controller.Excluded, controller.Included,
+	controller.TookOver, controller.Settled, controller.Lost, controller.Measured, controller.Dimmed,
+	controller.Brightened, controller.Remapped, controller.Excluded, controller.Included,
 }
 
 // parseQuery reads plane (name or number), since (a duration before now, or a time), before (a

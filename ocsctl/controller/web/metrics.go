@@ -90,8 +90,8 @@ func (m *metrics) observe(e *controller.Event, name string) {
 	case controller.Granted:
 		m.lease.Observe(e.Waited.Seconds())
 	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded,
-		controller.Began, controller.Ended, controller.TookOver, controller.Settled, controller.Measured, controller.Dimmed,
-		controller.Brightened, controller.Remapped, controller.Excluded, controller.Included:
+		controller.Began, controller.Ended, controller.TookOver, controller.Settled, controller.Lost, controller.Measured,
+		controller.Dimmed, controller.Brightened, controller.Remapped, controller.Excluded, controller.Included:
 	}
 }
 

@@ -80,6 +80,13 @@ func (r *rig) get(t *testing.T, path string, v any) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
+// TestKindOfLostEvents: operators can ask whether the journal has lost events.
+func TestKindOfLostEvents(t *testing.T) {
+	if all, err := ParseKinds([]string{"lost"}); err != nil || len(all) != 1 || all[0] != controller.Lost {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 func TestStatus(t *testing.T) {
 	f := newFake(4, 3)
 	const holder = 0xfedcba9876543210 // more than a number of a browser holds

@@ -275,6 +275,38 @@ func refused(t *testing.T, name string, sw driver.Switch, d *device.Device, want
 	}
 }
 
+// TestEndlessNotifications: a switch that never stops to notify during a change does not fill the memory. The driver
+// ends the subscription, and reads the states.
+func TestEndlessNotifications(t *testing.T) {
+	t.Parallel()
+	const most = 64 // messages of 1 MiB
+	sent, ended := 0, make(chan struct{})
+	d := newDevice(t)
+	r := &relay{subscribe: func(s gpb.GNMI_SubscribeServer) error {
+		defer close(ended)
+		value := &gpb.TypedValue{Value: &gpb.TypedValue_StringVal{StringVal: strings.Repeat("x", 1<<20)}}
+		path := &gpb.Path{Elem: []*gpb.PathElem{{Name: "system"}, {Name: "note"}}}
+		for ; sent < most; sent++ {
+			update := &gpb.SubscribeResponse_Update{Update: &gpb.Notification{Update: []*gpb.Update{{Path: path, Val: value}}}}
+			if err := s.Send(&gpb.SubscribeResponse{Response: update}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	r.set = func(ctx context.Context, req *gpb.SetRequest) (*gpb.SetResponse, error) {
+		<-ended
+		return r.to.Set(ctx, req)
+	}
+	sw := open(t, d, driver.Target{Endpoint: r.start(t, serve(t, d, devicegnmi.Options{})), Timeout: time.Minute,
+		Tolerance: patient})
+	_, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(4), After: circuit.Shift(4, 1),
+		Want: driver.Status})
+	if err != nil || sent == most {
+		t.Errorf("%v, after %d MiB of notifications", err, sent)
+	}
+}
+
 // TestSilence: a driver waits for an answer only as long as it may.
 func TestSilence(t *testing.T) { synctest.Test(t, silence) }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	gpb "github.com/openconfig/gnmi/proto/gnmi"
+	"google.golang.org/protobuf/proto"
 
 	"lightpath/ocsctl/driver/gnmi/dialect"
 	"lightpath/plans/circuit"
@@ -30,6 +31,7 @@ func (s *swtch) subscribe(ctx context.Context) *watch {
 		changed: make(chan struct{})}
 	go func() {
 		defer close(w.done)
+		defer cancel() // the driver does not read the stream any more
 		w.listen(ctx)
 	}()
 	return w
@@ -56,8 +58,8 @@ func (s *swtch) Watch(ctx context.Context, changed func()) error {
 	return s.fault(err)
 }
 
-// listen folds notifications into the store until the stream ends. Why it ended does not matter:
-// without it the driver polls.
+// listen folds notifications into the store until the stream ends, or has sent more than a switch says of one change.
+// Why it ended does not matter: without it the driver polls.
 func (w *watch) listen(ctx context.Context) {
 	stream, err := w.s.client.Subscribe(ctx)
 	if err != nil {
@@ -66,12 +68,12 @@ func (w *watch) listen(ctx context.Context) {
 	if stream.Send(w.s.subscriptions()) != nil {
 		return
 	}
-	for {
+	for got := 0; got <= maxMessage; {
 		m, err := stream.Recv()
 		if err != nil {
 			return
 		}
-		if m.GetUpdate() == nil {
+		if got += proto.Size(m); m.GetUpdate() == nil {
 			continue
 		}
 		w.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"lightpath/internal/clock"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf/wire"
 	"lightpath/plans/circuit"
@@ -69,7 +70,7 @@ func (t *transaction) begin(ctx context.Context) error {
 		if !held(err) || time.Now().After(end) {
 			return err
 		}
-		if err := sleep(ctx, lockRetry); err != nil {
+		if err := clock.Sleep(ctx, lockRetry); err != nil {
 			return err
 		}
 	}
@@ -204,15 +205,4 @@ func (t *transaction) delta(remove, add []circuit.Pair) *wire.Element {
 		}
 	}
 	return e
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"lightpath/internal/clock"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/netconf/wire"
 	"lightpath/plans/circuit"
@@ -34,7 +35,7 @@ const (
 
 // States implements driver.Protocol.
 func (t *transaction) States(ctx context.Context, circuits []circuit.Pair) ([]driver.State, error) {
-	if err := sleep(ctx, time.Until(t.sent.Add(guard))); err != nil {
+	if err := clock.Sleep(ctx, time.Until(t.sent.Add(guard))); err != nil {
 		return nil, err
 	}
 	data, err := t.have(ctx, "port-config")

@@ -1,5 +1,5 @@
-// Package mtls reads the TLS keys and certificates by which both ends of a connection prove their identity, and decides
-// which addresses need none.
+// Package mtls reads the TLS keys and certificates by which both ends of a connection prove their identity, decides
+// which addresses need none, and reads the roles in certificates.
 //
 // Layer: below ocsctl's packages. Errors name files, never their contents.
 package mtls

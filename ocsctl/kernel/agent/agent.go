@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,9 +27,6 @@ const protocol = 1
 
 // TLS names the files of one end. They may be missing if both ends are on one host.
 type TLS struct{ CA, Cert, Key string }
-
-// rankUnit is the organizational unit in certificates of ranks, who may not move circuits.
-const rankUnit = "rank"
 
 // Server is the agent of one host.
 type Server struct {
@@ -75,18 +71,18 @@ func (s *Server) Done() <-chan error { return s.done }
 // Close ends the server; circuits stay as they are.
 func (s *Server) Close() { s.grpc.Stop() }
 
-// authorize refuses ranks.
+// authorize refuses certificates of a role: a controller's has none, or that of an administrator of all planes.
 func authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil, status.Error(codes.PermissionDenied, "the peer is unknown")
 	}
-	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-		for _, c := range info.State.PeerCertificates[:min(1, len(info.State.PeerCertificates))] {
-			if slices.Contains(c.Subject.OrganizationalUnit, rankUnit) {
-				return nil, status.Errorf(codes.PermissionDenied, "%s is a rank: circuits are the controller's to move",
-					c.Subject.CommonName)
-			}
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
+		c := info.State.PeerCertificates[0]
+		if mtls.RoleOf(c) != mtls.RoleAdmin || mtls.PlanesOf(c) != nil {
+			return nil, status.Errorf(codes.PermissionDenied,
+				"%s is no controller, but of %v: circuits are the controller's to move", c.Subject.CommonName,
+				c.Subject.OrganizationalUnit)
 		}
 	}
 	return next(ctx, request)

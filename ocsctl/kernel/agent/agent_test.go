@@ -172,7 +172,7 @@ func TestRefuses(t *testing.T) {
 		tls  TLS
 		says string
 	}{
-		"a rank":         {r.fabric, file(labcerts.Subject{Name: "rank", Units: []string{"rank"}}), "is a rank"},
+		"a rank":         {r.fabric, file(labcerts.Subject{Name: "rank", Units: []string{"rank"}}), "is no controller"},
 		"no certificate": {r.fabric, TLS{}, "agent of a host: a at 127.0.0.1"},
 		"another file":   {&other, controller, "from another file"},
 		"off loopback":   {&away, TLS{}, "192.0.2.1:1 needs a CA"},

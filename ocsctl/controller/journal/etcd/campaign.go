@@ -8,6 +8,7 @@ import (
 	mvcc "go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"lightpath/internal/clock"
 	"lightpath/ocsctl/controller/journal"
 )
 
@@ -32,7 +33,7 @@ func (c *Client) Campaign(ctx context.Context) (journal.Leadership, error) {
 				said = err.Error()
 				c.conf.Logger.Warn("no leadership yet", "error", err)
 			}
-			pause(ctx, retryPause*4)
+			_ = clock.Sleep(ctx, retryPause*4)
 		default:
 			c.waitVacant(ctx, at, news)
 		}
@@ -151,7 +152,7 @@ func (c *Client) waitVacant(ctx context.Context, after int64, news <-chan struct
 	}
 	for resp := range c.etcd.Watch(clientv3.WithRequireLeader(ctx), c.key(leaderKey), clientv3.WithRev(after+1)) {
 		if resp.Err() != nil {
-			pause(ctx, retryPause)
+			_ = clock.Sleep(ctx, retryPause)
 			return
 		}
 		for _, e := range resp.Events {
@@ -180,14 +181,4 @@ func (c *Client) revoke(id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(c.closing, time.Second)
 	defer cancel()
 	_, _ = c.etcd.Revoke(ctx, id)
-}
-
-// pause waits for d, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

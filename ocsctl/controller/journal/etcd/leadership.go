@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"lightpath/internal/clock"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 )
@@ -122,7 +123,7 @@ func (l *leadership) keep() {
 				told = true
 				l.c.conf.Logger.Warn("the lease is not renewed yet", "error", err)
 			}
-			pause(l.ctx, part/4)
+			_ = clock.Sleep(l.ctx, part/4)
 		}
 	}
 }
@@ -223,7 +224,7 @@ func (l *leadership) commit(puts []put, sweep ...clientv3.Op) (at int64, err err
 			return 0, fmt.Errorf("etcd: %s: %w", puts[0].key, err)
 		}
 		l.c.conf.Logger.Debug("a write has not been answered", "key", puts[0].key, "error", err)
-		pause(l.ctx, retryPause)
+		_ = clock.Sleep(l.ctx, retryPause)
 	}
 }
 

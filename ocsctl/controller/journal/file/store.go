@@ -300,7 +300,7 @@ func (s *Store) sawLeader() {
 }
 
 // History implements [controller.History]. It returns an error while another controller has the file.
-func (s *Store) History(_ context.Context, q controller.Query) ([]controller.Event, error) {
+func (s *Store) History(ctx context.Context, q controller.Query) ([]controller.Event, error) {
 	s.mu.Lock()
 	db, leader := s.db, s.leader
 	s.mu.Unlock()
@@ -320,6 +320,9 @@ func (s *Store) History(_ context.Context, q controller.Query) ([]controller.Eve
 			}
 		}
 		for limit := journal.Limit(q); k != nil && len(found) < limit; k, v = c.Prev() {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			var e controller.Event
 			if err := json.Unmarshal(v, &e); err != nil {
 				return fmt.Errorf("history %x: %w: %w", k, err, journal.ErrCorrupt)

@@ -43,6 +43,20 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestHistoryEndsInTime: a query ends with its context. A controller that takes over waits no longer for the history,
+// and a reader of the page leaves its place to the next one.
+func TestHistoryEndsInTime(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir()})
+	l := journaltest.Lead(t, s)
+	require.NoError(t, journaltest.Record(t, l, controller.Event{Kind: controller.Attached, Plane: -1, Port: 1}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found, err := s.History(ctx, controller.AllEvents()); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", found, err)
+	}
+	journaltest.Resign(t, l)
+}
+
 // crash returns what is in the directory of a store at this moment, as a power cut would leave it.
 func crash(t *testing.T, s *Store) (dir string) {
 	t.Helper()

@@ -3,7 +3,7 @@
 import { clock, duration, el, holderName, listed, many, mapName, options, setText, $ } from "./dom.js";
 
 const pageSize = 50, followed = 100;
-const kinds = ["switched", "failed", "restored", "granted", "released", "attached", "detached", "began", "ended", "commanded", "took-over", "settled", "measured", "dimmed", "brightened", "remapped", "excluded", "included"];
+const kinds = ["switched", "failed", "restored", "granted", "released", "attached", "detached", "began", "ended", "commanded", "took-over", "settled", "lost", "measured", "dimmed", "brightened", "remapped", "excluded", "included"];
 
 export class History {
   constructor(planeName) {
