@@ -70,7 +70,8 @@ func carryOut(ctx context.Context, op *rpc.Operator, f lumos.Fabric, steps []lum
 					return fmt.Errorf("step %d: plane %s has %d ports and the steps are for %d pods", n+1, name, len(s.Ports), f.Pods)
 				}
 				if p := &s.Planes[j]; p.State == controller.Down { // rewiring would put it back, although an operator works on it
-					return cli.No(fmt.Errorf("step %d: plane %s is out of service: %s", n+1, name, printable(p.Reason)))
+					return cli.No(fmt.Errorf("step %d: plane %s is out of service: %s; first put it back with ocs enable",
+						n+1, name, printable(p.Reason)))
 				}
 				stages[n][j] = want
 			}
