@@ -29,6 +29,21 @@ func TestEmulateRefuses(t *testing.T) {
 	}
 }
 
+// A fault is reported with the ports that its script names.
+func TestReportedFaults(t *testing.T) {
+	none := circuit.Dark
+	for want, e := range map[string]device.Event{
+		"reboot":                   {Note: "reboot", In: none, Out: none},
+		"slow-pair, in 3":          {Note: "slow-pair", In: 3, Out: none},
+		"lost-light, out 3":        {Note: "lost-light", In: none, Out: 3},
+		"third-party, in 0, out 5": {Note: "third-party", In: 0, Out: 5},
+	} {
+		if text := describe(e); text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+}
+
 // TestOCSEmulate sets a circuit of one model by the driver of each protocol; the other drivers see it.
 func TestOCSEmulate(t *testing.T) {
 	d, err := device.New(device.Config{Ports: 4, Preset: "rotor-20us"})

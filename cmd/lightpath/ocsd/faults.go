@@ -30,7 +30,7 @@ func startFaults(read func() ([]byte, error), models []*device.Device, tell func
 	for _, m := range models {
 		s.cancel = append(s.cancel, m.Watch(func(e device.Event) {
 			if e.Kind == device.Injected {
-				tell(fmt.Sprintf("%s, in %s, out %s", e.Note, circuit.PortName(e.In), circuit.PortName(e.Out)))
+				tell(describe(e))
 			}
 		}))
 	}
@@ -52,6 +52,18 @@ func startFaults(read func() ([]byte, error), models []*device.Device, tell func
 		return nil, err
 	}
 	return s, nil
+}
+
+// describe names a fault, and its ports if the script names some.
+func describe(e device.Event) string {
+	text := e.Note
+	if e.In != circuit.Dark {
+		text += fmt.Sprintf(", in %d", e.In)
+	}
+	if e.Out != circuit.Dark {
+		text += fmt.Sprintf(", out %d", e.Out)
+	}
+	return text
 }
 
 // run starts the script.
