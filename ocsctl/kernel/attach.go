@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"path/filepath"
 	"unsafe"
@@ -108,6 +109,9 @@ func (s *State) pin(name string) string { return filepath.Join(pinDir, s.Name, n
 // mapCounters maps the counters of all ports for reading.
 func (s *State) mapCounters() ([]Counters, func() error, error) {
 	m, err := ebpf.LoadPinnedMap(s.pin(countersPin), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s: %w (ip netns exec hides it, nsenter --net does not)", s.pin(countersPin), err)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("counters: %w", err)
 	}

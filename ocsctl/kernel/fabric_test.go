@@ -235,7 +235,7 @@ func TestPlanRefuses(t *testing.T) {
 		o          Options
 		change     func(*fabric.Fabric)
 	}{
-		{name: "no interface", want: "plane plane1: interface", change: func(f *fabric.Fabric) {
+		{name: "no interface", want: "plane plane1: has no interface", change: func(f *fabric.Fabric) {
 			f.Planes[1].Interface = ""
 		}},
 		{name: "loopback", want: "plane plane0: interface", change: func(f *fabric.Fabric) { f.Planes[0].Interface = "lo" }},
@@ -245,7 +245,7 @@ func TestPlanRefuses(t *testing.T) {
 		}},
 		{name: "twice", want: "is that of plane plane0", change: func(f *fabric.Fabric) { f.Planes[1].Interface = "p0" }},
 		{name: "packets", want: "has no switch", change: func(f *fabric.Fabric) { f.Planes[0].OCS = "" }},
-		{name: "hosts", want: "hosts: 2", change: func(f *fabric.Fabric) {
+		{name: "hosts", want: "name one (--host)", change: func(f *fabric.Fabric) {
 			f.Hosts = []fabric.Host{{Name: "a", Ranks: 1}, {Name: "b", Ranks: 1}}
 		}},
 		{name: "slow", want: "bandwidth", change: func(f *fabric.Fabric) { f.Planes[0].Bandwidth = 10 }},

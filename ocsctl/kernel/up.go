@@ -109,7 +109,7 @@ func Describe(f *fabric.Fabric, o Options) (*State, error) {
 func ranksOf(f *fabric.Fabric, host string) (first, count int, err error) {
 	if host == "" {
 		if len(f.Hosts) > 1 {
-			return 0, 0, fmt.Errorf("hosts: %d, and each has its own part of the planes: name one", len(f.Hosts))
+			return 0, 0, fmt.Errorf("hosts: %d, and each builds its own part of the planes: name one (--host)", len(f.Hosts))
 		}
 		return 0, f.Ranks, nil
 	}
@@ -158,6 +158,8 @@ func plan(f *fabric.Fabric, o Options) (*State, error) {
 		switch other, twice := seen[p.Interface]; {
 		case p.OCS == "":
 			return fail("plane %s: has no switch", p.Name)
+		case p.Interface == "":
+			return fail("plane %s: has no interface: without one it is no plane in the kernel", p.Name)
 		case !plausible(p.Interface):
 			return fail("plane %s: interface %q: want the name of one, at most 15 letters, digits, '-', '_' or '.'",
 				p.Name, p.Interface)

@@ -92,7 +92,7 @@ func TestFabricRefuses(t *testing.T) {
 		lightpath.Refuse(t, "", c.says, append([]string{"fabric"}, c.args...)...)
 	}
 	if os.Geteuid() == 0 {
-		lightpath.Refuse(t, "", []string{"plane p0: interface"}, "fabric", "up", "--fabric", bare)
+		lightpath.Refuse(t, "", []string{"plane p0: has no interface"}, "fabric", "up", "--fabric", bare)
 		lightpath.Refuse(t, "", []string{"MTU 12"}, "fabric", "up", "--fabric", bare, "--mtu", "12")
 	} else {
 		lightpath.Refuse(t, "", []string{"root"}, "fabric", "up", "--fabric", bare)
