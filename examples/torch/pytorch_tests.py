@@ -159,6 +159,8 @@ def refusal(name):
 
 
 def main(names):
+    if int(torch.__version__.split(".")[0]) < 2:
+        sys.exit(f"pytorch_tests.py: the tests of torch {torch.__version__} do not run here: install torch 2")
     logging.disable(logging.INFO)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="lightpath-pytorch-") as directory:

@@ -20,7 +20,7 @@ func (r *Report) Write(w io.Writer, verbose bool) {
 		}
 	}
 	if len(r.Silent) > 0 {
-		fmt.Fprintf(w, "no answer from %d processes of this host: %v\n", len(r.Silent), r.Silent)
+		fmt.Fprintf(w, "no answer from these processes of this host: %v\n", r.Silent)
 	}
 }
 

@@ -173,8 +173,8 @@ func readRecordings(folder string) ([]*recording.File, error) {
 		return nil
 	})
 	if err == nil && len(list) == 0 {
-		err = cli.No(errors.New("no process has recorded a communicator: did the program load libnccl.so.2 by another " +
-			"path, or is NCCL linked into it?"))
+		err = cli.No(errors.New("no process has recorded a communicator: is NCCL linked into the program, or does the " +
+			"program open libnccl.so.2 by a path? Some programs take the path from VLLM_NCCL_SO_PATH"))
 	}
 	return list, err
 }

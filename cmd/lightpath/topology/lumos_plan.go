@@ -248,7 +248,7 @@ func printChange(c lumos.Change, steps []lumos.Step, iota float64, took time.Dur
 		if step.Affected > iota {
 			beyond = fmt.Sprintf(", more than %g: no step with less", iota)
 		}
-		fmt.Fprintf(os.Stderr, "  step %d: %d pairs of OCSes, %.1f %% of the links of leaf %d dark, no leaf more%s\n",
+		fmt.Fprintf(os.Stderr, "  step %d: %d pairs of OCSes, at most %.1f %% of a leaf's links dark (leaf %d)%s\n",
 			s+1, len(step.Moves), 100*step.Affected, step.Leaf, beyond)
 	}
 }

@@ -201,8 +201,8 @@ func Steps(from *lumos.Configuration, steps []lumos.Step) string {
 			state.Even[m.Group][m.Pair] = m.Even
 		}
 		c.Text(coreMargin, height+coreFont, coreFont, "start", svg.Ink,
-			fmt.Sprintf("Step %d: %d pairs of OCSes; leaf %d loses %.1f %% of its links, no leaf more", s+1, len(step.Moves),
-				step.Leaf, 100*step.Affected))
+			fmt.Sprintf("Step %d: %d pairs of OCSes; at most %.1f %% of a leaf's links dark (leaf %d)", s+1, len(step.Moves),
+				100*step.Affected, step.Leaf))
 		height += 24
 		for h := range groups {
 			c.Text(coreMargin+70, height+cell/2+4, coreFont-1, "end", svg.Faint, fmt.Sprintf("group %d", h))
