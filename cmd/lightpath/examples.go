@@ -65,7 +65,7 @@ lightpath iteration import --format chakra --gpus-per-pod 64 rank0.et rank1.et -
 	"iteration plan": `
 lightpath iteration plan trace.json --fabric fabric.yaml -o iteration.json`,
 	"iteration record": `
-lightpath iteration record -o trace.json -- torchrun --nproc-per-node 4 train.py
+lightpath iteration record -o trace.json -- torchrun --nproc_per_node 4 train.py
 lightpath iteration record -o trace.json --library /usr/lib/x86_64-linux-gnu/libnccl.so.2 -- python3 train.py
 lightpath iteration record --merge /shared/recordings -o trace.json`,
 	"iteration show": `
