@@ -54,6 +54,8 @@ func packetTerms(r *bench.Result, ranks int) (t terms, err error) {
 		return t, err
 	case r.Algorithm == "":
 		return t, errors.New("the library has reported no algorithm")
+	case r.Algorithm == "shared-memory":
+		return t, errors.New("shared memory has no such costs: run on several hosts, or with LIGHTPATH_TRANSPORT=tcp")
 	}
 	s, err := msccl.Build(c, r.Algorithm, ranks, r.Root, schedule.Disjoint)
 	if err != nil {

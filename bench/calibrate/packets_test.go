@@ -48,6 +48,7 @@ func TestFitPacketsRefuses(t *testing.T) {
 		says    string
 	}{
 		"other library": {[]bench.Result{result("", 8, 1), result("", 16, 2)}, "allreduce of 8 bytes: the library has reported"},
+		"one host":      {[]bench.Result{result("shared-memory", 8, 1)}, "LIGHTPATH_TRANSPORT=tcp"},
 		"unknown":       {[]bench.Result{result("magic", 8, 1)}, "magic"},
 		"one size":      {[]bench.Result{result("ring", 8, 1), result("ring", 8, 2)}, errFit.Error()},
 		"no growth":     {[]bench.Result{result("ring", 1<<20, 9), result("ring", 1<<24, 9)}, "take no longer"},
