@@ -189,6 +189,9 @@ func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 			return cli.No(fmt.Errorf("--fit: %w", err))
 		}
 		fmt.Fprintf(table, "# %v    the times are at most %.1f %% off\n", out.Packets.Fabric(), 100*out.Packets.Off)
+		if out.Packets.Off > 0.2 {
+			fmt.Fprintln(table, "# to come closer, leave out small sizes (-b), and measure idle hosts")
+		}
 	}
 	if f.jsonOut != "" && !quiet {
 		if err := cli.WriteJSON("json", f.jsonOut, out); err != nil {
