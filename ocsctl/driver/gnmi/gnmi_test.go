@@ -32,6 +32,7 @@ func newDevice(t *testing.T) *device.Device {
 func open(t *testing.T, d *device.Device, target driver.Target) driver.Switch {
 	t.Helper()
 	target.Ports, target.Timeout = labels(d, d.Ports()), cmp.Or(target.Timeout, 30*time.Second)
+	target.Tolerance.Settle = cmp.Or(target.Tolerance.Settle, 30*time.Second)
 	sw, err := gnmi.Open(t.Context(), target)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -44,6 +44,7 @@ func labels(d *device.Device, n int) driver.Ports {
 func open(t *testing.T, d *device.Device, n int, o driver.Target) driver.Switch {
 	t.Helper()
 	o.Endpoint, o.Ports, o.Timeout = serve(t, d), labels(d, n), cmp.Or(o.Timeout, hour)
+	o.Tolerance.Settle = cmp.Or(o.Tolerance.Settle, hour)
 	sw, err := scpi.Open(context.Background(), o)
 	require.NoError(t, err)
 	return sw
