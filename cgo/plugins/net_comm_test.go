@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"lightpath/collectives/datatype"
@@ -262,8 +263,8 @@ func TestWrongSizes(t *testing.T) {
 // TestSilentPlugin: a plugin whose requests never become complete ends calls after LIGHTPATH_TIMEOUT.
 func TestSilentPlugin(t *testing.T) {
 	useNet(t, version(t, newest), "late=1000000000")
-	t.Setenv("LIGHTPATH_TIMEOUT", "3s")
 	w := shimtest.NewWorld(t, 2)
+	w.SetTimeout(time.Second)
 	for r, err := range w.Each(reduceForever) {
 		if !errors.Is(err, errdefs.ErrTimeout) && !strings.Contains(fmt.Sprint(err), "no progress") {
 			t.Errorf("rank %d: %v", r, err)

@@ -129,7 +129,7 @@ type waits struct{ timeout, settle time.Duration }
 // No host is so slow that a calm driver takes it for a fault; a hasty one is for tests of what comes after
 // the wait.
 var (
-	calm  = waits{5 * time.Second, 20 * time.Second}
+	calm  = waits{30 * time.Second, 30 * time.Second}
 	hasty = waits{time.Second, 3 * time.Second}
 	rash  = waits{100 * time.Millisecond, 200 * time.Millisecond} // for tests whose moves may fail
 )
@@ -141,8 +141,8 @@ func newRigWaiting(t *testing.T, w waits, protocol string, planes int, change fu
 	target.Timeout = w.timeout
 	target.Tolerance = driver.Tolerance{Settle: w.settle, Averaging: 20 * time.Millisecond}
 	c := Config{
-		Planes: planesOf(r.model, planes), DriftInterval: 20 * time.Millisecond, MoveTimeout: 10 * time.Second,
-		LookTimeout: 5 * time.Second, Averaging: 50 * time.Millisecond,
+		Planes: planesOf(r.model, planes), DriftInterval: 20 * time.Millisecond, MoveTimeout: patience,
+		LookTimeout: 30 * time.Second, Averaging: 50 * time.Millisecond,
 	}
 	c.Open = func(ctx context.Context, _ string, ports driver.Ports) (driver.Switch, error) {
 		o := target

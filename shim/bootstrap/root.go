@@ -15,9 +15,9 @@ import (
 const (
 	// idleRoot is how long an unused id keeps its listener.
 	idleRoot = time.Hour
-	// RefusalGrace lets the root's error, which names the ranks at fault, arrive before a
-	// rank's own timeout, which cannot.
-	RefusalGrace = 2 * time.Second
+	// RefusalGrace lets the root's error, which names the ranks at fault, arrive before a rank's own timeout, which
+	// cannot. It is longer than a busy host stands still.
+	RefusalGrace = 10 * time.Second
 	// maxUnproven bounds the connections that have not proved the secret yet.
 	maxUnproven = 256
 )

@@ -176,7 +176,7 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 // TestNobodyTakesOver: without a controller every call ends when the client has given up, or the operation.
 func TestNobodyTakesOver(t *testing.T) {
 	s := shimtest.UseControllers(t, 2, 1, shimtest.SiteOptions{})
-	t.Setenv("LIGHTPATH_TIMEOUT", "2s")
+	t.Setenv("LIGHTPATH_TIMEOUT", "6s") // also bounds the making of communicators
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
 	w := shimtest.NewWorld(t, 2)
 	w.SetTimeout(time.Second)

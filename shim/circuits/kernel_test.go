@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"lightpath/collectives/transport"
 	"lightpath/shim"
@@ -99,10 +100,10 @@ func TestPlaneDisabledInTheKernel(t *testing.T) {
 func TestCablePulled(t *testing.T) {
 	shimtest.UseKernelPlanes(t, 4, 2, 5e8)
 	t.Setenv("LIGHTPATH_PLANNER", "perstep")
-	t.Setenv("LIGHTPATH_TIMEOUT", "500ms")
 	w := shimtest.NewWorld(t, 4)
 	call := func(c *shim.Comm) error { return shim.Run([]calls.Call{shimtest.AllReduce(c, make([]float32, 1<<16))}) }
 	w.Must(call)
+	w.SetTimeout(500 * time.Millisecond)
 	shimtest.PullCable(t, 2, 1)
 	if !shimtest.Eventually(func() bool { return len(w.Comms[2].Faults(0)) > 0 }) {
 		t.Fatal("rank 2 does not see that the carrier is lost")

@@ -31,6 +31,7 @@ func (s silentClient) Acquire(l ocsctl.Lease) (uint64, error) {
 // answer.
 func TestStatusNamesSilentController(t *testing.T) {
 	dir := shimtest.UseStatusDir(t)
+	t.Setenv("LIGHTPATH_ITERATION", "off") // the call waits 20 s for planes, not 2 s
 	shimtest.UsePath(t, "circuits", 2)
 	w := shimtest.NewWorld(t, 2)
 	silent := silentClient{stopped: make(chan struct{})}

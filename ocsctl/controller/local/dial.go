@@ -79,7 +79,7 @@ func connect(endpoint string, port int, version string, fds ...int) (*Client, er
 }
 
 func (c *Client) greet(version string, fds []int) error {
-	_ = c.conn.SetDeadline(time.Now().Add(requestTimeout))
+	_ = c.conn.SetDeadline(time.Now().Add(helloTimeout))
 	if err := c.conn.send(&message{Type: msgHello, Version: ProtocolVersion, Port: c.port, Software: version},
 		fds...); err != nil {
 		return err

@@ -19,7 +19,8 @@ import (
 
 // Times of a session.
 const (
-	helloTimeout = 2 * time.Second
+	// helloTimeout bounds the greeting, at both ends. A busy host may stand still for some seconds.
+	helloTimeout = 15 * time.Second
 	// busyGrace is how long a new rank waits for the end of its predecessor on the port, or of a failed job. The
 	// controller may notice the death of a process only after its successor has started.
 	busyGrace = 500 * time.Millisecond

@@ -18,8 +18,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Dial attaches port to the controller in charge at one of the endpoints (host:port). During a takeover it waits for
-// the next controller, for Options.Takeover or until ctx ends. If no endpoint answers, it returns an error at once.
+// Dial attaches port to the controller in charge at one of the endpoints (host:port). During a takeover, or if an
+// endpoint answers too late, it tries again for Options.Takeover or until ctx ends. If every endpoint refuses the
+// connection, it returns an error at once.
 // ctx has no effect after Dial has returned.
 func Dial(ctx context.Context, endpoints []string, port int, o Options) (*Client, error) {
 	if port < 0 || port >= maxPorts {
@@ -397,8 +398,8 @@ func (c *Client) hello() *ocspb.Hello {
 	return h
 }
 
-// find tries the endpoints in turn until a controller welcomes this rank. The first time, it gives
-// up at once where none is there.
+// find tries the endpoints in turn until a controller welcomes this rank. The first time, it gives up at once if every
+// endpoint refuses the rank.
 func (c *Client) find(ctx context.Context, first bool) (*link, *ocspb.Welcome, error) {
 	deadline := time.Now().Add(c.o.Takeover)
 	for pause := firstBackoff; ; pause = min(2*pause, maxBackoff) {
@@ -415,7 +416,8 @@ func (c *Client) find(ctx context.Context, first bool) (*link, *ocspb.Welcome, e
 				return nil, nil, fmt.Errorf("rpc: port %d: %w: controller at %s: %w: %w", c.port, ocsctl.ErrControlLost,
 					e.address, errLost, err)
 			}
-			patience = patience || errors.Is(err, controller.ErrNotLeader) || errors.Is(err, controller.ErrStopped)
+			patience = patience || errors.Is(err, errSlow) || errors.Is(err, controller.ErrNotLeader) ||
+				errors.Is(err, controller.ErrStopped)
 			if ctx.Err() != nil {
 				return nil, nil, fmt.Errorf("rpc: port %d: %w: %w", c.port, ocsctl.ErrControlLost, ctx.Err())
 			}

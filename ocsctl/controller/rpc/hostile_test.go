@@ -1,11 +1,12 @@
 package rpc_test
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,52 +121,56 @@ func TestHostileRank(t *testing.T) {
 // TestGarbage: bytes that are not gRPC end the connection and nothing else.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
-	o := options("a", 2, 1)
-	o.Patience = time.Second // of a machine that stands still now and then
-	s := serve(t, fake.New("a", 1, 2, 1), o)
-	for _, junk := range [][]byte{
-		[]byte("GET / HTTP/1.1\r\n\r\n"), []byte("*idn?\n"), bytes.Repeat([]byte{0xff}, 1<<16),
-		{0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0},
-		append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), bytes.Repeat([]byte{0xee}, 1<<12)...),
-	} {
-		conn, err := net.Dial("tcp", s.address)
-		must(t, err)
-		must(t, conn.SetDeadline(time.Now().Add(patience)))
-		_, _ = conn.Write(junk)
-		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%.20q: not cut off", junk)
-		}
-		conn.Close()
-	}
+	s := serve(t, fake.New("a", 1, 2, 1), impatient())
+	cutOff(t, s.address, []string{
+		"GET / HTTP/1.1\r\n\r\n", "*idn?\n", strings.Repeat("\xff", 1<<16), "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + strings.Repeat("\xee", 1<<12),
+	})
 	dial(t, 0, rpc.Options{}, s.address)
 }
 
 // TestSlowLoris: who connects and says nothing, or attaches and says nothing, is cut off.
 func TestSlowLoris(t *testing.T) {
 	t.Parallel()
-	o := options("a", 2, 1)
-	o.Patience = time.Second // of a machine that stands still now and then
+	o := impatient()
 	s := serve(t, fake.New("a", 1, 2, 1), o)
-	for _, opening := range []string{"", "PRI * HTTP/2.0\r\n"} {
-		conn, err := net.Dial("tcp", s.address)
-		must(t, err)
-		must(t, conn.SetDeadline(time.Now().Add(patience)))
-		_, err = conn.Write([]byte(opening))
-		must(t, err)
-		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%q: not cut off", opening)
-		}
-		conn.Close()
-	}
-	stream, err := raw(t, s.address).Attach(within(t))
+	talks, err := raw(t, s.address).Attach(within(t))
 	must(t, err)
-	must(t, stream.Send(&ocspb.Up{Message: &ocspb.Up_Goodbye{}}))
-	_, err = stream.Recv()
+	must(t, talks.Send(&ocspb.Up{Message: &ocspb.Up_Goodbye{}}))
+	silent, err := raw(t, s.address).Attach(within(t))
+	must(t, err)
+	cutOff(t, s.address, []string{"", "PRI * HTTP/2.0\r\n"})
+	_, err = talks.Recv()
 	wants(t, err, nil, "goodbye before hello")
-	stream, err = raw(t, s.address).Attach(within(t))
-	must(t, err)
-	_, err = stream.Recv()
-	wants(t, err, nil, "no hello in 1s")
+	_, err = silent.Recv()
+	wants(t, err, nil, fmt.Sprint("no hello in ", o.Patience))
+}
+
+// impatient are options of a server that soon cuts off a peer that says nothing, but not a rank on a host that stands
+// still for some seconds.
+func impatient() rpc.ServerOptions {
+	o := options("a", 2, 1)
+	o.Patience = 8 * time.Second
+	return o
+}
+
+// cutOff expects the server to end a connection after each of the openings.
+func cutOff(t *testing.T, address string, openings []string) {
+	t.Helper()
+	var conns []net.Conn
+	for _, opening := range openings {
+		conn, err := net.Dial("tcp", address)
+		must(t, err)
+		defer conn.Close()
+		_, _ = conn.Write([]byte(opening)) // the server may not read all of it
+		conns = append(conns, conn)
+	}
+	for i, conn := range conns {
+		must(t, conn.SetDeadline(time.Now().Add(patience)))
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%.20q: not cut off", openings[i])
+		}
+	}
 }
 
 // TestSlowReader: a rank that takes nothing is cut off, and costs the controller no more than the
@@ -175,7 +180,7 @@ func TestSlowReader(t *testing.T) {
 	const ports = 4096
 	core := fake.New("a", 1, ports, 1)
 	o := options("a", ports, 1)
-	o.Stall, o.Linger = 4*time.Second, time.Millisecond // the other rank reads in time, however busy the machine
+	o.Stall, o.Linger = 8*time.Second, time.Millisecond // the other rank reads in time, however busy the machine
 	s := serve(t, core, o)
 	good := dial(t, 0, rpc.Options{}, s.address)
 	stream, err := raw(t, s.address).Attach(within(t))
@@ -188,6 +193,7 @@ func TestSlowReader(t *testing.T) {
 			epoch++
 			must(t, core.Set(0, circuit.Shift(ports, int(epoch)), "test"))
 		}
+		time.Sleep(20 * time.Millisecond)
 		return len(core.Detached) > 0
 	})
 	if d := <-core.Detached; d != (fake.Detachment{Port: 1}) {

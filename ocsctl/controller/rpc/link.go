@@ -88,8 +88,10 @@ type link struct {
 	down     ocspb.Down // reused by the receiver
 }
 
-// errSilent: a controller has stopped to say that it lives.
-var errSilent = errors.New("nothing heard")
+var (
+	errSilent = errors.New("nothing heard") // a controller has stopped to say that it lives
+	errSlow   = errors.New("no welcome")    // a controller, or its host, is dead or busy
+)
 
 // open says hello to the controller at an endpoint and returns its welcome.
 func (e *endpoint) open(ctx context.Context, hello *ocspb.Hello, silence time.Duration) (*link, *ocspb.Welcome, error) {
@@ -99,7 +101,7 @@ func (e *endpoint) open(ctx context.Context, hello *ocspb.Hello, silence time.Du
 	}
 	l := &link{endpoint: e, conn: conn, patience: silence}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	limit := time.AfterFunc(attemptTimeout, func() { l.cancel(fmt.Errorf("no welcome in %v", attemptTimeout)) })
+	limit := time.AfterFunc(attemptTimeout, func() { l.cancel(fmt.Errorf("%w in %v", errSlow, attemptTimeout)) })
 	defer limit.Stop()
 	w, err := l.greet(hello)
 	if err != nil {

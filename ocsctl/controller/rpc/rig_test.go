@@ -29,8 +29,9 @@ type site struct {
 }
 
 func options(name string, ports, planes int) rpc.ServerOptions {
-	// A slow host must not make a rank lose its place. Tests of that set Linger themselves.
-	o := rpc.ServerOptions{Ports: ports, DataPlane: ocsctl.DataNone, Name: name, Version: "1.2.3", Linger: patience}
+	// A slow host must not make a rank lose its place. Tests of these limits set their own.
+	o := rpc.ServerOptions{Ports: ports, DataPlane: ocsctl.DataNone, Name: name, Version: "1.2.3", Linger: patience,
+		Patience: patience, Stall: patience}
 	for j := range planes {
 		o.Planes = append(o.Planes, ocsctl.PlaneInfo{Name: fmt.Sprintf("p%d", j), BandwidthBitsPerSec: 2e9,
 			Reconfig: time.Millisecond, ReconfigPerPort: time.Microsecond})

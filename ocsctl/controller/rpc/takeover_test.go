@@ -146,7 +146,7 @@ func TestFaultVoidsPosts(t *testing.T) {
 func TestGivesUp(t *testing.T) {
 	t.Parallel()
 	core, first, second := pair(t, 2, 1)
-	const takeover = 2 * time.Second
+	const takeover = 8 * time.Second // a host that stands still for some seconds leaves time for answers
 	c := dial(t, 0, rpc.Options{Takeover: takeover}, first.address, second.address)
 	ended := make(chan error, 1)
 	must(t, core.Set(0, circuit.Shift(2, 1), "test"))
@@ -202,6 +202,30 @@ func TestDialWaitsForTakeover(t *testing.T) {
 	l.Close()
 	_, err = rpc.Dial(context.Background(), []string{l.Addr().String()}, 0, rpc.Options{})
 	wants(t, err, ocsctl.ErrControlLost, l.Addr().String(), "connection refused")
+}
+
+// TestDialSlowController: a controller whose host stands still when a rank dials does not fail the rank.
+func TestDialSlowController(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	dialed := make(chan error, 1)
+	go func() {
+		c, err := rpc.Dial(t.Context(), []string{l.Addr().String()}, 0, rpc.Options{})
+		if err == nil {
+			err = c.Close()
+		}
+		dialed <- err
+	}()
+	silent, err := l.Accept()
+	must(t, err)
+	defer silent.Close()
+	core, o := fake.New("a", 1, 2, 1), options("a", 2, 1)
+	o.Controller = func() (controller.Controller, string) { return core, "" }
+	s, err := rpc.Serve(l, o)
+	must(t, err)
+	defer s.Close()
+	must(t, <-dialed)
 }
 
 // relay is a network that a test can break.

@@ -91,7 +91,7 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 	if s.o.History == nil {
 		return s.feed.remember(q), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	select {
 	case s.history <- struct{}{}:

@@ -41,7 +41,7 @@ func (s *Server) readPorts(ctx context.Context, c controller.Controller, plane i
 	if c == nil {
 		return nil, errStandby
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	select {
 	case s.ports <- struct{}{}:

@@ -203,7 +203,7 @@ func (s *Server) snapshot(ctx context.Context, c controller.Controller) (control
 	if c == nil {
 		return controller.Snapshot{}, errStandby
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	a := s.feed.snapshots.ask(c)
 	select {

@@ -49,6 +49,7 @@ type Server struct {
 	history chan struct{} // tokens: reads of the journal in progress
 	ports   chan struct{} // tokens: requests for ports to the core in progress
 	headers time.Duration // that a request may take to arrive
+	timeout time.Duration // of one question to the core or the journal
 	mux     *http.ServeMux
 }
 
@@ -68,7 +69,7 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("web: Options.Controller is required")
 	}
 	s := &Server{o: o, metrics: newMetrics(), history: make(chan struct{}, historyReaders),
-		ports: make(chan struct{}, portReaders), headers: headerTimeout, mux: http.NewServeMux()}
+		ports: make(chan struct{}, portReaders), headers: headerTimeout, timeout: requestTimeout, mux: http.NewServeMux()}
 	s.feed = newFeed(s)
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {

@@ -52,6 +52,7 @@ func newRig(t *testing.T, f *fake, o Options) *rig {
 	if r.Server, err = New(o); err != nil {
 		t.Fatal(err)
 	}
+	r.timeout = patience
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()

@@ -7,12 +7,17 @@ import (
 	"lightpath/internal/require"
 )
 
-// Listen serves each connection on a goroutine of its own, and then closes it. It returns the address, where it listens
-// until the test ends.
+// Listen serves an address of this host, which it returns, like [Serve].
 func Listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	Serve(t, l, serve)
+	return l.Addr().String()
+}
+
+// Serve serves each connection on a goroutine of its own, and then closes it, until the test ends.
+func Serve(t *testing.T, l net.Listener, serve func(net.Conn)) {
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -26,5 +31,4 @@ func Listen(t *testing.T, serve func(net.Conn)) string {
 			}()
 		}
 	}()
-	return l.Addr().String()
 }

@@ -1,6 +1,7 @@
 package gnmi_test
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"testing"
@@ -30,7 +31,8 @@ func newDevice(t *testing.T) *device.Device {
 // open opens a driver of all ports of a device.
 func open(t *testing.T, d *device.Device, target driver.Target) driver.Switch {
 	t.Helper()
-	target.Ports = labels(d, d.Ports())
+	target.Ports, target.Timeout = labels(d, d.Ports()), cmp.Or(target.Timeout, 30*time.Second)
+	target.Tolerance.Settle = cmp.Or(target.Tolerance.Settle, 30*time.Second)
 	sw, err := gnmi.Open(t.Context(), target)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -94,7 +94,7 @@ func TestMutualTLS(t *testing.T) {
 		target driver.Target
 		want   string
 	}{
-		"cleartext":           {driver.Target{Endpoint: endpoint, Timeout: time.Second}, "Unavailable"},
+		"cleartext":           {driver.Target{Endpoint: endpoint, Timeout: 20 * time.Second}, "Unavailable"},
 		"stranger":            {target(ours, theirs, "stranger"), ""},
 		"expired":             {target(ours, ours, "expired"), ""},
 		"switch of strangers": {target(theirs, ours, "controller"), "unknown authority"},

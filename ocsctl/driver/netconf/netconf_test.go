@@ -1,6 +1,7 @@
 package netconf_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -69,7 +71,7 @@ func serveOn(t testing.TB, l net.Listener, d *device.Device, c server.Config, o 
 			t.Errorf("serve: %v", err)
 		}
 	})
-	o.Endpoint, o.User = l.Addr().String(), "lightpath"
+	o.Endpoint, o.User, o.Timeout = l.Addr().String(), "lightpath", cmp.Or(o.Timeout, 30*time.Second)
 	o.KeyFile = file(t, "key", private)
 	o.KnownHostsFile = file(t, "known_hosts", []byte(knownhosts.Line([]string{o.Endpoint}, s.HostKey())+"\n"))
 	return o

@@ -117,7 +117,8 @@ func (p *process) Close() error {
 }
 
 func target(ports int) driver.Target {
-	return driver.Target{Endpoint: "netconfd", Ports: labels(ports, ports), Timeout: 30 * time.Second}
+	return driver.Target{Endpoint: "netconfd", Ports: labels(ports, ports), Timeout: 30 * time.Second,
+		Tolerance: driver.Tolerance{Settle: 30 * time.Second}}
 }
 
 func change(t *testing.T, sw driver.Switch, to circuit.Permutation) ([]driver.Circuit, error) {

@@ -144,7 +144,7 @@ func TestBadPeers(t *testing.T) {
 				}
 				return good(line)
 			})
-			sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: two})
+			sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: two, Timeout: hour})
 			require.NoError(t, err)
 			if p, err := sw.Read(context20(t)); err != nil || !p.Equal(circuit.Permutation{1, 0}) {
 				t.Errorf("%q reads as %v, %v", table, p, err)
@@ -181,7 +181,8 @@ func TestAnotherSwitch(t *testing.T) {
 		}
 		return "" // hangs up
 	})
-	sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"}}})
+	sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"}},
+		Timeout: hour})
 	require.NoError(t, err)
 	closeAfter(t, sw)
 	for _, says := range []string{"no answer", "another switch answers", "another switch answers"} {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lightpath/internal/require"
@@ -16,6 +17,7 @@ import (
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/drivertest"
 	"lightpath/ocsctl/driver/scpi"
+	"lightpath/ocsctl/internal/memnet"
 	"lightpath/plans/circuit"
 )
 
@@ -37,14 +39,17 @@ type firmware struct {
 	noMeter int // this port number and above have no power meter: a query that names one is refused
 }
 
-// serve returns where the firmware of a model is.
-func (f firmware) serve(t *testing.T, d *device.Device) string {
-	model := serve(t, d)
-	return drivertest.Listen(t, func(conn net.Conn) { f.session(conn, model) })
+// serve returns the target of a driver whose switch has the firmware in front of a model.
+func (f firmware) serve(t *testing.T, d *device.Device, ports int) driver.Target {
+	model, front := memnet.Listen(), memnet.Listen()
+	serveOn(t, model, d)
+	drivertest.Serve(t, front, func(conn net.Conn) { f.session(conn, model) })
+	return driver.Target{Endpoint: front.Addr().String(), Dial: front.Dial, Ports: labels(d, ports), Timeout: hour,
+		Tolerance: driver.Tolerance{Averaging: 20 * time.Millisecond}}
 }
 
-func (f firmware) session(conn net.Conn, model string) {
-	behind, err := net.Dial("tcp", model)
+func (f firmware) session(conn net.Conn, model memnet.Listener) {
+	behind, err := model.Dial(context.Background(), "", "")
 	if err != nil {
 		return
 	}
@@ -120,31 +125,33 @@ func TestProbe(t *testing.T) {
 			last: driver.Status},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDevice(t, device.Config{Ports: ports, Preset: "palomar-ms", Monitors: c.monitors})
-			d.SetAveraging(10 * time.Millisecond)
-			target := driver.Target{Endpoint: c.f.serve(t, d), Ports: labels(d, ports), Timeout: hour,
-				Tolerance: driver.Tolerance{Averaging: 20 * time.Millisecond}}
-			if c.f.how != saysError || c.monitors == device.NoMonitors {
-				target.Timeout = time.Second // the driver waits for an answer that does not come
-			}
-			sw, err := scpi.Open(context.Background(), target)
-			require.NoError(t, err)
-			closeAfter(t, sw)
-			info, err := sw.Info(context20(t))
-			if err != nil || info.Reaches() != max(c.level, c.last) {
-				t.Fatalf("%+v reaches %v, %v", info, info.Reaches(), err)
-			}
-			to := circuit.Shift(ports, 0)
-			verdicts, err := sw.Apply(context20(t), driver.Change{Before: circuit.AllDark(ports), After: to, Want: driver.Light})
-			if err != nil || verdicts[0].Verified != c.level || verdicts[ports-1].Verified != c.last {
-				t.Errorf("%v: %+v", err, verdicts)
-			}
-			health, err := sw.Health(context20(t))
-			if err != nil || len(health) != 2*ports || health[ports].HasPower != (c.level == driver.Light) ||
-				health[2*ports-1].HasPower != (c.last == driver.Light) {
-				t.Errorf("%v: %+v", err, health)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				d := newDevice(t, device.Config{Ports: ports, Preset: "palomar-ms", Monitors: c.monitors})
+				d.SetAveraging(10 * time.Millisecond)
+				reaches(t, c.f.serve(t, d, ports), ports, c.level, c.last)
+			})
 		})
+	}
+}
+
+// reaches checks how far a driver verifies the circuits to the first port and to the last one.
+func reaches(t *testing.T, target driver.Target, ports int, level, last driver.Level) {
+	t.Helper()
+	sw, err := scpi.Open(t.Context(), target)
+	require.NoError(t, err)
+	closeAfter(t, sw)
+	info, err := sw.Info(t.Context())
+	if err != nil || info.Reaches() != max(level, last) {
+		t.Fatalf("%+v reaches %v, %v", info, info.Reaches(), err)
+	}
+	to := circuit.Shift(ports, 0)
+	verdicts, err := sw.Apply(t.Context(), driver.Change{Before: circuit.AllDark(ports), After: to, Want: driver.Light})
+	if err != nil || verdicts[0].Verified != level || verdicts[ports-1].Verified != last {
+		t.Errorf("%v: %+v", err, verdicts)
+	}
+	health, err := sw.Health(t.Context())
+	if err != nil || len(health) != 2*ports || health[ports].HasPower != (level == driver.Light) ||
+		health[2*ports-1].HasPower != (last == driver.Light) {
+		t.Errorf("%v: %+v", err, health)
 	}
 }

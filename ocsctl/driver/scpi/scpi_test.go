@@ -1,6 +1,7 @@
 package scpi_test
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strconv"
@@ -42,7 +43,8 @@ func labels(d *device.Device, n int) driver.Ports {
 
 func open(t *testing.T, d *device.Device, n int, o driver.Target) driver.Switch {
 	t.Helper()
-	o.Endpoint, o.Ports = serve(t, d), labels(d, n)
+	o.Endpoint, o.Ports, o.Timeout = serve(t, d), labels(d, n), cmp.Or(o.Timeout, hour)
+	o.Tolerance.Settle = cmp.Or(o.Tolerance.Settle, hour)
 	sw, err := scpi.Open(context.Background(), o)
 	require.NoError(t, err)
 	return sw

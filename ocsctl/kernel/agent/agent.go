@@ -171,8 +171,9 @@ func decodeMap(to []int32) circuit.Permutation {
 	return m
 }
 
-// patience is the time limit of an agent's answer. Without an answer, the planes go out of service.
-const patience = 2 * time.Second
+// patience is the time limit of an agent's answer. Without an answer, the planes go out of service. A busy host may
+// stand still for some seconds. The controller waits for answers, and ranks leave it if it says nothing for 6 s.
+const patience = 5 * time.Second
 
 // ErrAgent reports a missing or wrong answer of a host's agent.
 var ErrAgent = errors.New("agent of a host")

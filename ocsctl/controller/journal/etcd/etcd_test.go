@@ -80,10 +80,7 @@ func TestFullQueue(t *testing.T) {
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	server := open(t, t.TempDir())
-	if _, err := server.etcd.Put(t.Context(), server.key(formatKey),
-		`{"version":9,"software":"7.3.1","more":[]}`); err != nil {
-		t.Fatal(err)
-	}
+	write(t, server, formatKey, `{"version":9,"software":"7.3.1","more":[]}`)
 	conf := Config{Name: "a", Software: "0.1.0", Endpoints: []string{"unix:" + server.conf.socket()}}
 	_, err := Open(t.Context(), conf)
 	wants(t, err, ocsctl.ErrVersion, server.key(formatKey), "format 9", "7.3.1", "0.1.0")
@@ -145,9 +142,7 @@ func TestCorrupt(t *testing.T) {
 		"late intent":  {change(`"intent":{"epoch":3`, `"intent":{"epoch":9`), journal.ErrCorrupt, "intent"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := c.etcd.Put(t.Context(), c.key(journal.PlaneKey(1)), test.value); err != nil {
-				t.Fatal(err)
-			}
+			write(t, c, journal.PlaneKey(1), test.value)
 			l, err := c.Campaign(t.Context())
 			require.NoError(t, err)
 			defer journaltest.Resign(t, l)
@@ -170,9 +165,7 @@ func TestCorruptHistory(t *testing.T) {
 		segmentKey(7):          `{"version":3,"events":[]}`,
 		historyKey + "seventh": `{}`,
 	} {
-		if _, err := c.etcd.Put(t.Context(), c.key(key), value); err != nil {
-			t.Fatal(err)
-		}
+		write(t, c, key, value)
 		_, err := c.Campaign(t.Context())
 		kind := journal.ErrCorrupt
 		if key == segmentKey(7) {
@@ -181,9 +174,10 @@ func TestCorruptHistory(t *testing.T) {
 		wants(t, err, kind, c.key(key))
 		_, err = c.History(t.Context(), controller.AllEvents())
 		wants(t, err, kind, c.key(key))
-		if _, err := c.etcd.Delete(t.Context(), c.key(key)); err != nil {
-			t.Fatal(err)
-		}
+		await.Success(t, "a deletion", func() error {
+			_, err := c.etcd.Delete(t.Context(), c.key(key))
+			return err
+		})
 	}
 	lead(t, c)
 }

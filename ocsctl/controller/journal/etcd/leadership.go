@@ -59,7 +59,7 @@ func (l *leadership) begin(asked time.Duration) *leadership {
 	l.extend(asked)
 	l.ctx, l.end = context.WithCancel(context.Background())
 	l.c.leader.Store(&journal.Leader{Name: l.me.Name, Software: l.me.Software, Address: l.me.Address, Token: l.token})
-	l.c.rules.Go(l.keep)
+	l.c.rules.Go(func() { l.keep(asked) })
 	l.c.rules.Go(l.write)
 	return l
 }
@@ -96,11 +96,12 @@ func (l *leadership) lose(why error) {
 	<-l.done
 }
 
-// keep renews the lease until the rule ends. It also checks the clock often enough to close done in time.
-func (l *leadership) keep() {
+// keep renews the lease, which was asked for at a time, until the rule ends. It also checks the clock often enough to
+// close done in time.
+func (l *leadership) keep(asked time.Duration) {
 	part := l.ttl / renewals
 	told := false
-	for next := part; ; next = part {
+	for next := asked + part - l.c.clock(); ; next = part { // not after a part from now: a slow disk delays the answer
 		select {
 		case <-l.done:
 			return

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
@@ -61,6 +62,15 @@ func storedState(t testing.TB, c *Client) journal.State {
 	_, s, err := journal.DecodePlane(key, resp.Kvs[0].Value)
 	require.NoError(t, err)
 	return s
+}
+
+// write writes a value as a program that is no controller would. etcd answers no write while its disk stands still for 6 s.
+func write(t testing.TB, c *Client, name, value string) {
+	t.Helper()
+	await.Success(t, "a write", func() error {
+		_, err := c.etcd.Put(t.Context(), c.key(name), value)
+		return err
+	})
 }
 
 // intent is one of plane 0.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -85,6 +86,23 @@ func TestStaleToken(t *testing.T) {
 	if err := journaltest.Intend(t, l, intent(0)); err != nil {
 		t.Errorf("the controller in charge: %v", err)
 	}
+}
+
+// TestSlowCampaign: a controller renews its lease at once if most of it has passed when the rule begins.
+func TestSlowCampaign(t *testing.T) {
+	t.Parallel()
+	c := open(t, t.TempDir(), func(c *Config) { c.Lease = 4 * time.Minute })
+	asks, clock := atomic.Int64{}, c.clock
+	c.clock = func() time.Duration { // the answer to the first question takes 150 s
+		if asks.Add(1) == 1 {
+			return clock()
+		}
+		return clock() + 150*time.Second
+	}
+	l := lead(t, c)
+	first := l.until.Load()
+	await.Until(t, "the lease is renewed", func() bool { return l.until.Load() > first })
+	require.NoError(t, l.Err())
 }
 
 // TestLostAnswer: a write whose answer is lost is neither repeated nor given up.
@@ -182,9 +200,7 @@ func TestForeignWriter(t *testing.T) {
 	c := open(t, t.TempDir())
 	l := lead(t, c)
 	require.NoError(t, journaltest.Intend(t, l, intent(0)))
-	if _, err := c.etcd.Put(t.Context(), c.key(journal.PlaneKey(0)), "by hand"); err != nil {
-		t.Fatal(err)
-	}
+	write(t, c, journal.PlaneKey(0), "by hand")
 	err := journaltest.Intend(t, l, intent(1))
 	if !errors.Is(err, controller.ErrNotLeader) || !strings.Contains(err.Error(), c.key(journal.PlaneKey(0))) {
 		t.Fatal(err)

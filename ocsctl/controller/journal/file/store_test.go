@@ -142,9 +142,15 @@ func TestStandby(t *testing.T) {
 	first := open(t, Config{Name: "first", Address: "127.0.0.1:7443", Dir: dir})
 	l := journaltest.Lead(t, first)
 	second := open(t, Config{Name: "second", Dir: dir})
-	ctx, cancel := context.WithTimeout(t.Context(), lockPoll)
-	defer cancel()
-	if _, err := second.Campaign(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := second.Campaign(ctx)
+		ended <- err
+	}()
+	await.Until(t, "the second knows the first", func() bool { return second.Leader().Name != "" })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("two controllers rule: %v", err)
 	}
 	if got := second.Leader(); got.Name != "first" || got.Address != "127.0.0.1:7443" || got.Token != l.Token() {
