@@ -75,7 +75,8 @@ class Fabrics:
         hosts = [self.tag, str(RANKS), str(args.planes), wire, str(MTU)]
         for command in "up", "circuits":
             subprocess.run(["bash", HOSTS, command, *hosts], check=True)
-        self.packets = f"packet_planes: {args.packet_planes or self._measure()}\n"
+        stated = self._measure() if args.packet_planes == "measured" else args.packet_planes
+        self.packets = "" if stated == "none" else f"packet_planes: {stated}\n"
         self.files = {reconfig: self._circuits(reconfig) for reconfig in args.reconfig.split(",")}
         self.files["static"] = self._circuits("1ms", pinned=True)
 
@@ -141,6 +142,8 @@ class Fabrics:
             )
         warmup, iterations = self.args.warmup, self.args.iterations
         if is_trace(mode):
+            if way == "packet" or self.packets and way != "static":
+                env["LIGHTPATH_ALGORITHM"] = ""  # what the library takes on packet planes, not the trace's
             program = replay.main
             arguments = [mode, "--out", out, "--warmup", str(warmup), "--iterations", str(iterations)]
         else:
@@ -197,7 +200,8 @@ def arguments():
     parser.add_argument("--mbps", type=int, default=100, help="of a plane")
     parser.add_argument(
         "--packet-planes",
-        help="their costs in the fabric files, such as {bandwidth: 200Mbps, alpha: 20us}; default: measured",
+        default="measured",
+        help="their costs in the fabric files, such as {bandwidth: 200Mbps, alpha: 20us}; none: the files state none",
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=20, help="iterations of a run that do not count")
