@@ -11,9 +11,10 @@ packet  TCP over planes of the same rate
 memory  shared memory: what an iteration takes that does not wait for a network
 
 A mode is a way of train.py, or a trace for ../python/replay.py. The fabric files of off and auto state the planes of
-packet, so that calls use these where they are faster. Calls that circuits do not serve use them in any case. Exposed is
-what an iteration takes longer than in memory, or than the computation of the trace. Planned is the exposed
-communication that `lightpath iteration plan` expects for the trace, or for the calls as recorded in memory."""
+packet (--packet-planes), so that calls use these where they are faster. Calls that circuits do not serve use them in
+any case. Calls of a trace have its algorithms, except where they may use packet planes. Exposed is what an iteration
+takes longer than in memory, or than the computation of the trace. Planned is the exposed communication that `lightpath
+iteration plan` expects for the trace, or for the calls as recorded in memory."""
 
 import argparse
 import contextlib
