@@ -2,8 +2,8 @@
 #
 #   bench/hosts.sh up TAG HOSTS PLANES RATE MTU      hosts TAG-0, TAG-1, ...; interfaces e0, e1, ... at 10.77.PLANE.HOST+1
 #   bench/hosts.sh frames TAG HOSTS PLANES           hosts send single frames, without offloads that join them
-#   bench/hosts.sh circuits TAG HOSTS PLANES RATE MTU   hosts send as on circuits (ocsctl/kernel): single frames, and no
-#                                                    more than two at once after a pause
+#   bench/hosts.sh circuits TAG HOSTS PLANES RATE MTU   hosts send nearly as on circuits (ocsctl/kernel): single frames,
+#                                                    and no more than two at once after a pause
 #   bench/hosts.sh down TAG HOSTS
 #
 #        host 0          host 1    ...     one veth per host and plane, into that plane's bridge in namespace TAG;

@@ -63,11 +63,11 @@ func shape(h *netlink.Handle, index int, rate int64, mtu, queues int) error {
 	return nil
 }
 
-// bucket returns the size in bytes of a class's bucket: one frame, or the bytes that pass while a timer is late. With a
-// smaller bucket, late timers reduce the rate. With a larger one, more frames exceed the rate after a pause: all that
-// fill the bucket, and one more.
+// bucket returns the size in bytes of a class's bucket: two frames, or the bytes that pass while a timer is late. With
+// a smaller bucket, late timers reduce the rate, and steps of few frames take 5 to 15 % longer than planned. With a
+// larger one, frames after a pause exceed the rate.
 func bucket(rate, frame int64) uint32 {
-	return uint32(max(frame, int64(float64(rate)/8*timerLag.Seconds())))
+	return uint32(max(2*frame, int64(float64(rate)/8*timerLag.Seconds())))
 }
 
 // timerLag is the usual delay of the kernel's timers on a busy machine.
