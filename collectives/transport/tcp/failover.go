@@ -172,7 +172,7 @@ func (c *conn) receiveBacklog(dst, room []byte) int {
 	c.last = n + more
 	if c.backlog = c.backlog[n+more:]; len(c.backlog) == 0 {
 		c.backlog = nil
-		c.readable = !c.down
+		c.readable = !c.down || c.rxLost != nil // receive returns the error
 	}
 	return n + more
 }

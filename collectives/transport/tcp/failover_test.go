@@ -18,6 +18,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/transporttest"
 	"lightpath/collectives/wire"
+	"lightpath/internal/await"
 	"lightpath/internal/require"
 
 	"golang.org/x/sys/unix"
@@ -383,6 +384,38 @@ func TestPeerClosed(t *testing.T) {
 	}
 	if f := all[0].Faults(); len(f) > 0 {
 		t.Errorf("the end of a process counts as a fault: %+v", f)
+	}
+}
+
+// TestPeerClosedInFrame checks that Land returns the bytes of a peer that has closed its endpoint in the middle of a
+// frame, and then an error, if this rank has left the connection before it read them.
+func TestPeerClosedInFrame(t *testing.T) {
+	all := guarded(t, 2, 2, time.Hour, nil, Failover{})
+	e, p := all[0], all[0].Planes()[1].(transport.Lander)
+	const size, part = 1 << 10, 100
+	whole := frame(wire.Header{Src: 1, Plane: 1, Length: size}, string(make([]byte, size)))
+	_, err := unix.Write(all[1].conn(1, 0).fd, whole[:wire.HeaderSize+part])
+	require.NoError(t, err)
+	transporttest.Close(t, all[1])
+	leaveStream(e, 1, 1)
+	await.Until(t, "the loss of rank 1", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.conn(1, 1).rxLost != nil
+	})
+	landed, dst := 0, make([]byte, size)
+	for range 10 {
+		if _, err = p.Head(1); err == nil {
+			var n int
+			n, err = p.Land(1, dst[landed:])
+			landed += n
+		}
+		if err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, transport.ErrPeerLost) || landed != part {
+		t.Errorf("%d bytes, then %v", landed, err)
 	}
 }
 
