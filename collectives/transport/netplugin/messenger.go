@@ -266,9 +266,10 @@ func (f *flow) post() error {
 	return nil
 }
 
-// take takes the parts that have moved. Received parts count when the device can see them.
+// take takes the parts that have moved. Received parts count when the device can see them. A message without bytes that
+// is not complete comes first: the parts belong to the messages behind it.
 func (f *flow) take() error {
-	for f.complete(); f.first < f.next; f.complete() {
+	for f.complete(); f.first < f.next && f.items.At(0).bytes > 0; f.complete() {
 		i := f.first % slots
 		size, done, err := f.conn.Test(f.requests[i])
 		switch {
