@@ -88,16 +88,23 @@ func (l *link) connect() error {
 	return nil
 }
 
-// send sends a message with its data. It waits as long as the target takes to read them.
+// sendPiece is how many bytes of data a target reads within LIGHTPATH_TIMEOUT at least.
+const sendPiece = 1 << 20
+
+// send sends a message with its data. It waits as long as the target goes on reading them.
 func (l *link) send(m *message, data []byte) error {
 	m.encode(&l.buf)
-	if len(data) == 0 {
-		_, err := l.conn.Write(l.buf[:])
-		return err
+	for head := l.buf[:]; ; head = nil {
+		n := min(len(data), sendPiece)
+		both := net.Buffers{head, data[:n]}
+		_ = l.conn.SetWriteDeadline(time.Now().Add(l.s.c.Cfg.Timeout))
+		if _, err := both.WriteTo(l.conn); err != nil {
+			return err
+		}
+		if data = data[n:]; len(data) == 0 {
+			return nil
+		}
 	}
-	both := net.Buffers{l.buf[:], data}
-	_, err := both.WriteTo(l.conn)
-	return err
 }
 
 func (l *link) ask(m *message, data []byte, a *answer) error {
