@@ -309,7 +309,7 @@ func (x *Path) partOf(m *message, lane int) stream.Transfer {
 	case m.peer == x.c.Rank:
 		t.Peer = -1
 	case m.bytes >= lanes*leastPart:
-		part := (m.bytes/lanes + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1)
+		part := ((m.bytes+lanes-1)/lanes + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1)
 		from := min(part*int64(lane), m.bytes)
 		t.At, t.Bytes = unsafe.Add(m.at, from), min(part, m.bytes-from)
 	case m.number%uint64(lanes) != uint64(lane):
