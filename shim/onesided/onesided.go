@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"lightpath/collectives/sharedmem/memfile"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
@@ -50,6 +51,7 @@ type State struct {
 	conns   map[closer]bool
 	ended   bool
 	serving sync.WaitGroup
+	stale   atomic.Bool // a window is gone since the last sweep
 }
 
 type closer interface{ Close() error }
@@ -99,8 +101,31 @@ func (s *State) DropWindow(number int) {
 	defer s.mu.Unlock()
 	w := s.windows[number]
 	w.gone = true
+	s.stale.Store(true)
 	for w.writers > 0 {
 		s.idle.Wait()
+	}
+}
+
+// sweep unmaps the peers' windows with the numbers of those that this rank has deregistered. No call names them any
+// more, and a mapping keeps memory in use that the peer may have freed. The caller holds the communicator's turn.
+func (s *State) sweep() {
+	if !s.stale.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale.Store(false)
+	for _, l := range s.Links {
+		if l == nil {
+			continue
+		}
+		for number, w := range l.Windows {
+			if s.windows[number].gone {
+				memfile.Unmap(w.Mem)
+				delete(l.Windows, number)
+			}
+		}
 	}
 }
 
@@ -189,6 +214,7 @@ func (s *State) Have(source int) (uint64, error) {
 // Try runs a call, or reports that the signals it waits for have not arrived. Hot path: for a window that was written
 // before, it allocates nothing.
 func (s *State) Try(call *calls.Call) (done bool, err error) {
+	s.sweep()
 	peer := int(call.Peer)
 	if call.Kind == calls.WaitSignal {
 		have, err := s.Have(peer)

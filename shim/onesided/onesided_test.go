@@ -265,6 +265,28 @@ func TestOneSidedWindowsComeLateAndGo(t *testing.T) {
 	})
 }
 
+// TestOneSidedForgetsWindows: a rank that has deregistered a window keeps no mapping of the peers' memory for it.
+func TestOneSidedForgetsWindows(t *testing.T) {
+	shimtest.OnTransports(t, []string{"shm", "tcp"}, func(t *testing.T) {
+		const size = 4096
+		w := newSideWorld(t, 2, size, func(int) bool { return true })
+		for range 4 {
+			require.NoError(t, shim.Run([]calls.Call{w.Put(w.Comms[0], 1, 0, make([]byte, size))}))
+			require.NoError(t, shim.Run([]calls.Call{shimtest.SignalsFrom(w.Comms[1], 0, 1)}))
+			for r, c := range w.Comms {
+				if _, err := shim.Registered(c, w.Handles[r], true, true); err != nil {
+					t.Fatal(err)
+				}
+				w.Handles[r] = w.Register(c)
+			}
+		}
+		require.NoError(t, shim.Run([]calls.Call{shimtest.SignalTo(w.Comms[0], 1)}))
+		if n := len(onesided.Of(w.Comms[0]).Links[1].Windows); n != 0 {
+			t.Errorf("it still has %d windows of rank 1", n)
+		}
+	})
+}
+
 // TestOneSidedAbort checks that a wait for signals, or for a window, ends with the communicator.
 func TestOneSidedAbort(t *testing.T) {
 	shimtest.OnTransports(t, []string{"shm", "tcp"}, func(t *testing.T) {
