@@ -1,10 +1,12 @@
 package onesided
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -201,8 +203,12 @@ func (l *link) failed(err error) error {
 	if comm.IsEcho(err) {
 		l.s.c.AwaitCause() // the target may have failed and closed the connection because of a third rank
 	}
-	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.Rank, l.s.c.Table[l.peer].Where(),
-		err, errdefs.ErrRemote)
+	class := errdefs.ErrRemote
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		class = errdefs.ErrTimeout
+	}
+	return fmt.Errorf("shim: rank %d: one-sided calls to %s: %w: %w", l.s.c.Rank, l.s.c.Table[l.peer].Where(), err,
+		class)
 }
 
 func (l *link) close() {

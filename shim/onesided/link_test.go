@@ -3,12 +3,13 @@ package onesided
 import (
 	"errors"
 	"net"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"lightpath/shim/bootstrap"
 	"lightpath/shim/comm"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -18,12 +19,17 @@ func TestPutToSilentTarget(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		defer far.Close()
-		c := &comm.Core{Identity: comm.Identity{Cfg: &settings.Config{Timeout: time.Minute}}}
-		l := &link{s: &State{c: c}, conn: near}
+		c := &comm.Core{Identity: comm.Identity{
+			Cfg: &settings.Config{Timeout: time.Minute}, Table: make([]bootstrap.Hello, 2),
+		}}
+		l := &link{s: &State{c: c}, peer: 1, conn: near, Windows: map[int]*peerWindow{0: {size: 8}}}
 		time.AfterFunc(time.Hour, func() { _ = far.Close() })
-		for _, m := range []message{{kind: sidePut, bytes: 8}, {kind: sideSignal}} {
-			if err := l.send(&m, make([]byte, m.bytes)); !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("kind %d: %v", m.kind, err)
+		for name, call := range map[string]func() error{
+			"put":    func() error { return l.put(0, 0, make([]byte, 8)) },
+			"signal": l.signal,
+		} {
+			if err := call(); !errors.Is(err, errdefs.ErrTimeout) {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 	})
