@@ -46,6 +46,10 @@ func (l *leader) handle(m *control.Message) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if a.Again {
+		l.giveUp(m.Seq, from, a)
+		return
+	}
 	if err := l.failed[m.Seq]; err != nil {
 		go l.refuse(m.Seq, []int{from}, err)
 		return
@@ -71,6 +75,15 @@ func (l *leader) handle(m *control.Message) {
 	case r.have == len(r.requests):
 		l.close(r)
 		go l.decide(r)
+	}
+}
+
+// giveUp notes that a rank which has asked takes no part. If the round has ended, the rank's answer is on its way. mu is
+// held.
+func (l *leader) giveUp(seq uint64, from int, a *request) {
+	if r := l.rounds[seq]; r != nil && r.requests[from] != nil {
+		r.requests[from] = a
+		go l.refuse(seq, []int{from}, fmt.Errorf("shim: %v: given up: %w", r.how, errdefs.ErrAborted))
 	}
 }
 

@@ -19,6 +19,8 @@ type request struct {
 	Ranks      int
 	ID         []byte
 	Hello      bootstrap.Hello
+	// Again is set if the rank has asked before, and has given up since; Hello.Leaves says why.
+	Again bool
 }
 
 // answer is the body of control.MsgMembershipAnswer: the new communicator, the id to meet at, or neither for ranks
@@ -129,24 +131,49 @@ func ask(c *comm.Core, seq uint64, r *request) (*answer, error) {
 	}
 	timer := time.NewTimer(p.Cfg.Timeout + bootstrap.RefusalGrace)
 	defer timer.Stop()
+	var err error
 	select {
 	case m := <-answered:
-		if m.Arg != 0 {
-			m.Arg-- // 0 is no error here
-			return nil, result.Decode(m)
-		}
-		a := new(answer)
-		return a, control.DecodeStrict(m.Body, a)
+		return readAnswer(m)
 	case <-c.Context().Done():
-		return nil, c.AsyncError()
+		err = c.AsyncError()
 	case <-failed:
-		return nil, p.AsyncError()
+		err = p.AsyncError()
 	case <-p.Ended():
-		return nil, fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, errdefs.ErrDestroyed)
+		err = fmt.Errorf("shim: %v: the parent was destroyed: %w", o.How, errdefs.ErrDestroyed)
 	case <-p.Star.EveryoneLeft():
 		return nil, fmt.Errorf("shim: %v: rank 0 of the parent is gone: %w", o.How, errdefs.ErrRemote)
 	case <-timer.C:
 		return nil, fmt.Errorf("shim: %v: no word from rank 0 of the parent in %v: %w", o.How,
 			p.Cfg.Timeout, errdefs.ErrTimeout)
 	}
+	r.Again, r.Hello = true, Of(c).leaves(err)
+	if o.send(seq, r) != nil {
+		return nil, err
+	}
+	return o.lastAnswer(answered, err)
+}
+
+// lastAnswer waits for the leader's answer to a rank that gives up because of why. If the leader has decided before,
+// the other ranks wait for this rank's connection. So the rank goes on, until it has told them.
+func (o *Origin) lastAnswer(answered <-chan *control.Message, why error) (*answer, error) {
+	select {
+	case m := <-answered:
+		if a, err := readAnswer(m); err == nil {
+			return a, nil
+		}
+	case <-o.Parent.Star.EveryoneLeft():
+	case <-time.After(abortTime):
+	}
+	return nil, why
+}
+
+// readAnswer reads an answer of the parent's leader.
+func readAnswer(m *control.Message) (*answer, error) {
+	if m.Arg != 0 {
+		m.Arg-- // 0 is no error here
+		return nil, result.Decode(m)
+	}
+	a := new(answer)
+	return a, control.DecodeStrict(m.Body, a)
 }

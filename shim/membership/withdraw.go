@@ -43,9 +43,7 @@ func (st *State) Withdraw(why error) {
 	if st.heard {
 		return
 	}
-	name, _ := os.Hostname() // only for the message
-	h := bootstrap.Hello{Rank: st.Args.Rank, Ranks: st.Args.Ranks, Name: name, PID: os.Getpid(),
-		Version: bootstrap.Version, Leaves: brief.Text(why.Error(), 4096)}
+	h := st.leaves(why)
 	switch o := st.Args.From; {
 	case o == nil:
 		within := withdrawTime
@@ -62,4 +60,11 @@ func (st *State) Withdraw(why error) {
 	default:
 		_ = o.send(st.number, &request{Color: o.Color, Key: o.Key, Ranks: o.Ranks, Hello: h})
 	}
+}
+
+// leaves returns the hello of a rank that does not take part.
+func (st *State) leaves(why error) bootstrap.Hello {
+	name, _ := os.Hostname() // only for the message
+	return bootstrap.Hello{Rank: st.Args.Rank, Ranks: st.Args.Ranks, Name: name, PID: os.Getpid(),
+		Version: bootstrap.Version, Leaves: brief.Text(why.Error(), 4096)}
 }

@@ -1,7 +1,9 @@
 package membership_test
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -159,4 +161,40 @@ func TestInvalidGroup(t *testing.T) {
 	_, err := shim.Init([]shim.InitArgs{args[0], {Ranks: 1, Rank: 1}})
 	shimtest.WantError(t, err, errdefs.ErrInvalidArgument)
 	shimtest.WantError(t, finished(t, other), errdefs.ErrRemote, "rank 0 (", "rank 1 is not in 0..0")
+}
+
+// TestAbortedSplitIsTold: a rank that aborts its child after it has asked for it keeps no other rank waiting.
+func TestAbortedSplitIsTold(t *testing.T) {
+	w := shimtest.NewWorld(t, 3)
+	for i := range 3 * 10 {
+		gone := i % 3
+		split := membership.Origin{Parent: w.Comms[gone], How: membership.BySplit}
+		comms, err := shim.Init([]shim.InitArgs{{From: &split, NonBlocking: true}})
+		begun(t, err)
+		others := make(chan error, 2)
+		for r, c := range w.Comms {
+			if r == gone {
+				continue
+			}
+			go func() {
+				child, err := shimtest.InitFrom(membership.Origin{Parent: c, How: membership.BySplit})
+				if err == nil { // made before the abort
+					<-child.FailedChan()
+					err = child.AsyncError()
+					_ = child.Abort()
+				}
+				others <- err
+			}()
+		}
+		for range (1 << (i / 3)) - 1 {
+			runtime.Gosched()
+		}
+		require.NoError(t, comms[0].Abort())
+		for range 2 {
+			if err := <-others; !errors.Is(err, errdefs.ErrAborted) && !errors.Is(err, errdefs.ErrRemote) {
+				t.Errorf("rank %d aborts: %v", gone, err)
+			}
+		}
+	}
+	w.Must(shimtest.CheckSums)
 }
