@@ -299,3 +299,20 @@ func TestSuspend(t *testing.T) {
 	w.Must((*shim.Comm).Suspend)
 	w.Must((*shim.Comm).Destroy)
 }
+
+// TestRefusedGrow: if the ranks of a parent do not grow it, new ranks do not wait for them, and the next id works.
+func TestRefusedGrow(t *testing.T) {
+	w := shimtest.NewWorld(t, 2)
+	id, err := membership.GrowID(w.Comms[1])
+	require.NoError(t, err)
+	early, err := shim.Init([]shim.InitArgs{{ID: id, Ranks: 3, Rank: 2, NonBlocking: true}})
+	begun(t, err)
+	_, errs := w.InitFrom(func(c *shim.Comm) membership.Origin {
+		return membership.Origin{Parent: c, How: membership.ByGrow, Ranks: 3 + c.Rank, ID: &id}
+	})
+	shimtest.WantErrors(t, errs, errdefs.ErrMismatch, "rank 0 says nRanks 3, rank 1 says 4")
+	shimtest.WantError(t, finished(t, early[0]), errdefs.ErrInvalidUsage, "do not grow it", "rank 1 says 4")
+	_ = early[0].Destroy()
+	_, err = membership.GrowID(w.Comms[1])
+	require.NoError(t, err)
+}

@@ -9,6 +9,7 @@ import (
 
 	"lightpath/internal/brief"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 )
 
@@ -40,16 +41,16 @@ const (
 // Withdraw tells the other ranks that this rank does not make the communicator, and why, unless they have heard of it.
 // Otherwise they wait for it until their timeout. The caller has called Begin, and calls EndTurn afterwards.
 func (st *State) Withdraw(why error) {
+	if o := st.Args.From; o != nil && o.How == ByGrow && o.ID != nil && st.Args.ID != *o.ID {
+		o.refuseNew(why)
+	}
 	if st.heard {
 		return
 	}
 	h := st.leaves(why)
 	switch o := st.Args.From; {
 	case o == nil:
-		within := withdrawTime
-		if errors.Is(why, errdefs.ErrAborted) {
-			within = abortTime
-		}
+		within := timeFor(why)
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		if places, err := st.Args.places(&h); err == nil {
@@ -60,6 +61,27 @@ func (st *State) Withdraw(why error) {
 	default:
 		_ = o.send(st.number, &request{Color: o.Color, Key: o.Key, Ranks: o.Ranks, Hello: h})
 	}
+}
+
+// timeFor returns the time that a rank takes to withdraw.
+func timeFor(why error) time.Duration {
+	if errors.Is(why, errdefs.ErrAborted) {
+		return abortTime
+	}
+	return withdrawTime
+}
+
+// refuseNew tells the new ranks of a grow, which meet at an id of this rank, that the parent's ranks do not come. The id
+// is of no more use.
+func (o *Origin) refuseNew(why error) {
+	Of(o.Parent).requests.spend(o.ID)
+	addr, secret, err := bootstrap.ParseID(o.ID)
+	if err != nil {
+		return
+	}
+	text := brief.Text("the ranks of the communicator do not grow it: "+why.Error(), 4096)
+	at := bootstrap.Place{Addr: addr, Secret: secret}
+	at.Veto(context.Background(), &control.Message{Kind: control.MsgRefuse, Body: []byte(text)}, timeFor(why))
 }
 
 // leaves returns the hello of a rank that does not take part.
