@@ -3,6 +3,7 @@ package comm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 type messages struct {
 	handlers [control.NumKinds]func(*control.Message)
 	inbox    chan *control.Message // messages without a handler, for the call in progress
+	early    []*control.Message    // from inbox, for a later step of the call; guarded by the turn
 	ready    atomic.Int32          // at the leader: ranks that are ready
 	decided  []byte                // at the leader: for all ranks, once they are ready
 
@@ -94,8 +96,8 @@ func (c *Core) ToAll(m *control.Message) {
 // ErrNothing reports that no message came in time.
 var ErrNothing = errors.New("shim: nothing came")
 
-// Await returns the next message of a kind and sequence to this rank, and drops older ones. It fails if the
-// communicator fails, or after LIGHTPATH_TIMEOUT.
+// Await returns the next message of a kind and sequence to this rank, and drops older ones of the kind. It fails if the
+// communicator fails, or after LIGHTPATH_TIMEOUT. The caller holds the turn.
 func (c *Core) Await(kind control.Kind, seq uint64) (*control.Message, error) {
 	m, err := c.AwaitFor(kind, seq, c.Cfg.Timeout)
 	if errors.Is(err, ErrNothing) {
@@ -106,29 +108,46 @@ func (c *Core) Await(kind control.Kind, seq uint64) (*control.Message, error) {
 
 // AwaitFor is [Core.Await] with its own limit, after which it returns [ErrNothing].
 func (c *Core) AwaitFor(kind control.Kind, seq uint64, d time.Duration) (*control.Message, error) {
+	if m := c.takeEarly(kind, seq); m != nil {
+		return m, nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
+		var m *control.Message
 		select {
-		case m := <-c.messages.inbox:
-			if m.Kind == kind && m.Seq == seq {
-				return m, nil
-			}
+		case m = <-c.messages.inbox:
 		case <-c.failure.done:
 			return nil, c.AsyncError()
 		case <-c.Star.EveryoneLeft(): // this rank has not left, so the leader's connection has ended
 			select {
-			case m := <-c.messages.inbox:
-				if m.Kind == kind && m.Seq == seq {
-					return m, nil
-				}
+			case m = <-c.messages.inbox:
 			default:
 				return nil, c.leaderGone()
 			}
 		case <-timer.C:
 			return nil, ErrNothing
 		}
+		switch {
+		case m.Kind != kind: // a rank that had the leader's answer first has gone on
+			c.messages.early = append(c.messages.early, m)
+		case m.Seq == seq:
+			return m, nil
+		}
 	}
+}
+
+// takeEarly takes a message of a kind and sequence that came before this rank waited for it; nil: there is none.
+func (c *Core) takeEarly(kind control.Kind, seq uint64) *control.Message {
+	early := &c.messages.early
+	*early = slices.DeleteFunc(*early, func(m *control.Message) bool { return m.Kind == kind && m.Seq != seq })
+	for i, m := range *early {
+		if m.Kind == kind {
+			*early = slices.Delete(*early, i, i+1)
+			return m
+		}
+	}
+	return nil
 }
 
 // AwaitAll returns when all ranks have called it. Then their planes are attached. All ranks get the leader's decided;
