@@ -126,7 +126,7 @@ func ChooseTransport(table []bootstrap.Hello, cfg *settings.Config) (string, err
 func Packet(c *comm.Core, kind string, l *Listeners) (e transport.Endpoint, shared *sharedmem.Arena, err error) {
 	switch kind {
 	case "inproc":
-		e, err = joinProcess(c.ID, c.Ranks, c.Cfg.Planes, c.Rank)
+		e, err = joinProcess(c)
 	case "shm":
 		if e, err = joinSegment(c); err == nil {
 			shared = sharedMemory(c, e)
@@ -246,36 +246,41 @@ func failover(c *comm.Core) tcp.Failover {
 	}
 }
 
-// gatherings holds the endpoints of communicators that are being made within this
-// process, until each rank has taken its own.
+// gatherings holds the endpoints of communicators that are being made within this process, until each rank has taken
+// its own, or one of them ends.
 var gatherings struct {
 	sync.Mutex
 	open map[uint64][]transport.Endpoint
 }
 
 // joinProcess returns one rank's endpoint of a communicator whose ranks are all in this process.
-func joinProcess(id uint64, ranks, planes, rank int) (transport.Endpoint, error) {
+func joinProcess(c *comm.Core) (transport.Endpoint, error) {
 	gatherings.Lock()
 	defer gatherings.Unlock()
-	group := gatherings.open[id]
+	group := gatherings.open[c.ID]
 	if group == nil {
 		var err error
-		if group, err = inproc.NewGroup(ranks, planes, inproc.Options{}); err != nil {
+		if group, err = inproc.NewGroup(c.Ranks, c.Cfg.Planes, inproc.Options{}); err != nil {
 			return nil, err
 		}
 		if gatherings.open == nil {
 			gatherings.open = map[uint64][]transport.Endpoint{}
 		}
-		gatherings.open[id] = group
+		gatherings.open[c.ID] = group
 	}
-	e := group[rank]
-	group[rank] = nil
+	c.AddHooks(comm.Hooks{Closed: func() {
+		gatherings.Lock()
+		defer gatherings.Unlock()
+		delete(gatherings.open, c.ID) // if a rank fails, it may not come
+	}})
+	e := group[c.Rank]
+	group[c.Rank] = nil
 	for _, left := range group {
 		if left != nil {
 			return e, nil
 		}
 	}
-	delete(gatherings.open, id)
+	delete(gatherings.open, c.ID)
 	return e, nil
 }
 

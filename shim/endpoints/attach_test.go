@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"lightpath/internal/require"
 	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
+	"lightpath/shim/settings"
 )
 
 // TestSharedInterface covers ranks with one interface per plane, and with fewer.
@@ -28,5 +31,16 @@ func TestSharedInterface(t *testing.T) {
 		if got := sharedInterface(table, k.planes); (got == "") != (k.says == "") || !strings.Contains(got, k.says) {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestJoinProcessLeavesNothing: a communicator of this process that is not made keeps no endpoints.
+func TestJoinProcessLeavesNothing(t *testing.T) {
+	c := comm.New(comm.Identity{ID: 7, Ranks: 2, Cfg: &settings.Config{Planes: 1}})
+	_, err := joinProcess(c)
+	require.NoError(t, err)
+	c.Release(0)
+	if n := len(gatherings.open); n > 0 {
+		t.Errorf("endpoints of %d communicators are left", n)
 	}
 }

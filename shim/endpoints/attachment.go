@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"lightpath/collectives/transport"
@@ -41,7 +40,6 @@ type Controller struct {
 	Client
 	rings *rings // nil if the planes are not in the controller's memory
 	Key   controllerKey
-	refs  atomic.Int32 // users; changes under the lock of attachments
 	probe probe
 
 	mu     sync.Mutex
@@ -60,46 +58,80 @@ type controllerKey struct {
 	Port       int
 }
 
+// attachment is a port's connection.
+type attachment struct {
+	users   int           // that have the connection or wait for it; guarded by attachments
+	dialing chan struct{} // has a value while a user dials
+	at      *Controller   // guarded by dialing; nil: not connected
+}
+
 var attachments struct {
 	sync.Mutex
-	open map[controllerKey]*Controller
+	open map[controllerKey]*attachment
 }
 
 // AttachPort returns the connection for a port. The caller calls [Controller.Detach]. If the communicator fails
-// meanwhile, AttachPort ends.
+// meanwhile, AttachPort ends. It waits for no controller of other communicators.
 func AttachPort(c *comm.Core, fab *Fabric, port int) (*Controller, error) {
 	key := controllerKey{strings.Join(fab.endpoints, " "), port}
 	attachments.Lock()
-	defer attachments.Unlock()
+	if attachments.open == nil {
+		attachments.open = map[controllerKey]*attachment{}
+	}
 	a := attachments.open[key]
 	if a == nil {
-		ctx, cancel := connecting(c)
-		defer cancel()
-		var err error
-		if a, err = dialController(ctx, fab, port, min(c.Cfg.Timeout, maxTakeover)); err != nil {
-			return nil, err
-		}
-		a.Key = key
-		a.OnWanted(a.tellWanted)
-		if a.rings == nil { // else the rings' bell rings
-			a.OnChange(a.changed)
-		}
-		if attachments.open == nil {
-			attachments.open = map[controllerKey]*Controller{}
-		}
+		a = &attachment{dialing: make(chan struct{}, 1)}
 		attachments.open[key] = a
 	}
-	a.refs.Add(1)
-	return a, nil
+	a.users++
+	attachments.Unlock()
+	at, err := a.connect(c, fab, key)
+	if err != nil {
+		leaveAttachment(key)
+	}
+	return at, err
+}
+
+// connect returns the connection, which the first user makes.
+func (a *attachment) connect(c *comm.Core, fab *Fabric, key controllerKey) (*Controller, error) {
+	ctx, cancel := connecting(c)
+	defer cancel()
+	select {
+	case a.dialing <- struct{}{}:
+		defer func() { <-a.dialing }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the controller at %s has not answered another communicator of this process: %w: %w",
+			key.Controller, ctx.Err(), errdefs.ErrTimeout)
+	}
+	if a.at != nil {
+		return a.at, nil
+	}
+	at, err := dialController(ctx, fab, key.Port, min(c.Cfg.Timeout, maxTakeover))
+	if err != nil {
+		return nil, err
+	}
+	at.Key = key
+	at.OnWanted(at.tellWanted)
+	if at.rings == nil { // else the rings' bell rings
+		at.OnChange(at.changed)
+	}
+	a.at = at
+	return at, nil
 }
 
 // Detach ends the caller's use of the connection. The last user closes it.
-func (a *Controller) Detach() {
+func (a *Controller) Detach() { leaveAttachment(a.Key) }
+
+func leaveAttachment(key controllerKey) {
 	attachments.Lock()
 	defer attachments.Unlock()
-	if a.refs.Add(-1) == 0 {
-		delete(attachments.open, a.Key)
-		_ = a.Close() // always nil
+	a := attachments.open[key]
+	if a.users--; a.users > 0 {
+		return
+	}
+	delete(attachments.open, key)
+	if a.at != nil {
+		_ = a.at.Close() // always nil
 	}
 }
 
