@@ -64,8 +64,9 @@ type Machine struct {
 	ahead     ahead
 
 	stage stage
-	work  work // in all stages except idle
-	done  int  // ranks that have ended the operation under way
+	work  work   // in all stages except idle
+	done  int    // ranks that have ended the operation under way
+	ended []bool // by rank: it has
 
 	held      planeset.Set // granted
 	share     share
@@ -116,7 +117,7 @@ func New(cfg Config, v View, b Book) *Machine {
 	planes := len(cfg.Site.Planes)
 	m := &Machine{
 		cfg: cfg, view: v, book: b,
-		wants:  map[uint64]*arrivals{},
+		wants: map[uint64]*arrivals{}, ended: make([]bool, cfg.Ranks),
 		rounds: rounds{rows: make([]*ticket.Row, cfg.Ranks)}, standing: make([]ticket.Plane, planes),
 		ticket: ticket.Ticket{Planes: make([]ticket.Plane, planes)},
 	}
@@ -339,9 +340,15 @@ func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error
 		return m.unshare()
 	}
 	m.fill(p.ID, use, flags)
-	m.stage, m.done = running, 0
+	m.run()
 	m.send(-1, m.work.seq, &m.ticket, nil)
 	return nil
+}
+
+// run begins to count the ranks that end the operation.
+func (m *Machine) run() {
+	m.stage, m.done = running, 0
+	clear(m.ended)
 }
 
 // fill fills in a ticket: the plan, and where the planes in use stand.
@@ -379,6 +386,10 @@ func (m *Machine) onDone(e *Event) error {
 	if m.stage != running || e.Seq != m.work.seq {
 		return fmt.Errorf("%w: rank %d has ended operation %#x, which is not under way", control.ErrMessage, e.Rank, e.Seq)
 	}
+	if m.ended[e.Rank] {
+		return fmt.Errorf("%w: rank %d has ended operation %#x twice", control.ErrMessage, e.Rank, e.Seq)
+	}
+	m.ended[e.Rank] = true
 	if err := m.noteStanding(e); err != nil {
 		return err
 	}

@@ -303,6 +303,12 @@ func TestOnPackets(t *testing.T) {
 	}
 }
 
+// dark returns the end of operation 1 at a rank, on one plane without circuits between two ranks.
+func dark(rank int) Event {
+	t := &ticket.Ticket{Planes: []ticket.Plane{ticket.At(0, circuit.AllDark(2))}}
+	return Event{Kind: Done, Rank: rank, Seq: 1, Standing: t}
+}
+
 // TestMistakes checks that a rank's mistake fails the communicator, and that the machine then does nothing more.
 func TestMistakes(t *testing.T) {
 	for name, k := range map[string]struct {
@@ -321,6 +327,8 @@ func TestMistakes(t *testing.T) {
 		"ends on other planes": {[]Event{want(0, 1), want(1, 1), {Kind: Granted, Planes: 1},
 			{Kind: Done, Rank: 1, Seq: 1, Standing: &ticket.Ticket{}}}, control.ErrMessage,
 			"rank 1 has ended operation 0x1 on 0"},
+		"ends twice": {[]Event{want(0, 1), want(1, 1), {Kind: Granted, Planes: 1}, dark(1), dark(1)}, control.ErrMessage,
+			"rank 1 has ended operation 0x1 twice"},
 		"lacks no plan": {[]Event{{Kind: PlanLack, Rank: 1}}, errdefs.ErrInternal, "plan for rank 1"},
 		"controller gone": {[]Event{want(0, 1), want(1, 1), {Kind: Granted, Err: ocsctl.ErrControlLost}},
 			ocsctl.ErrControlLost, ""},

@@ -145,7 +145,7 @@ func (m *Machine) decideRound() error {
 	}
 	m.clearRound()
 	m.fill(sha256.Sum256(holds), m.held, 0)
-	m.stage, m.done = running, 0
+	m.run()
 	m.send(-1, m.work.seq, &m.ticket, holds)
 	return nil
 }
