@@ -134,7 +134,7 @@ var vars = []Var{
 		func(c *Config, v string) error { return setDuration(&c.Timeout, v) }},
 	{"LIGHTPATH_HEARTBEAT", "duration", "10s",
 		"time without an answer from a rank's host on any tcp plane or the control network after which the rank is " +
-			"lost. A plane without answers is left before that. At least 2s; 0: no heartbeats, and a plane that breaks " +
+			"lost. A plane without answers is left before that. 2s to 24h; 0: no heartbeats, and a plane that breaks " +
 			"ends the communicator",
 		func(c *Config, v string) error { return c.setHeartbeat(v) }},
 	{"LIGHTPATH_DEVICE_PATH", "auto|direct|rdma|staged", DevicePathAuto,

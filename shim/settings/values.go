@@ -70,13 +70,17 @@ func setDuration(p *time.Duration, v string) error {
 	return nil
 }
 
-// minHeartbeat is two of the shortest keep-alive intervals.
-const minHeartbeat = 2 * time.Second
+// minHeartbeat is two of the shortest keep-alive intervals. With maxHeartbeat, intervals and times of data stay within
+// what the kernel takes: 32767 s, and 2^31 ms.
+const (
+	minHeartbeat = 2 * time.Second
+	maxHeartbeat = 24 * time.Hour
+)
 
 func (c *Config) setHeartbeat(v string) error {
 	d, err := time.ParseDuration(v)
-	if err != nil || d < minHeartbeat && d != 0 {
-		return fmt.Errorf("%q is neither 0 nor a duration of at least %v", v, minHeartbeat)
+	if err != nil || d != 0 && (d < minHeartbeat || d > maxHeartbeat) {
+		return fmt.Errorf("%q is neither 0 nor a duration from 2s to 24h", v)
 	}
 	c.Sockets.Heartbeat = d
 	return nil
