@@ -24,6 +24,8 @@ func TestRefusedFlags(t *testing.T) {
 		{"delta plan --in JOB --plane-names a,b", "--plane-names needs --fabric or --maps"},
 		{"delta compare --workers 9223372036854775807", "--workers: "},
 		{"delta compare --solver cbc --extra 9223372036854775807", "--extra: "},
+		{"delta import --format chakra --etp 2 JOB", "--etp has no effect on files of --format chakra"},
+		{"delta import --format simai --backward-us 2 JOB", "--backward-us has no effect on files of --format simai"},
 		{"delta exact --in JOB --extra 9223372036854775807", "--extra: "},
 		{"delta exact --in JOB --margin 9223372036854775807", "--margin: "},
 		{"delta exact --in JOB --gap NaN", "--gap: NaN is not positive"},
