@@ -88,5 +88,10 @@ func (o *OCSD) adoptInitial(f *Fabric) error {
 			return fmt.Errorf("initial[%d]%w", j, err)
 		}
 	}
+	for j := range o.Initial {
+		if err := f.Circuits.Holds(o.Initial, j); err != nil {
+			return fmt.Errorf("initial[%d]: %w", j, err)
+		}
+	}
 	return nil
 }

@@ -312,6 +312,7 @@ func TestAdopt(t *testing.T) {
 		"initial, real":      {"controlled", "initial: [[1,0]]", "real switches have their maps"},
 		"other socket":       {"controlled", "socket: /x", "sends ranks to /run/lightpath/ocsd.sock"},
 		"initial, too few":   {"two-planes", "initial: [[1,0,3,2]]", "1 maps for 2 planes"},
+		"initial, one way":   {"duplex", "initial: [[1,0],[1,-1]]", "initial[1]: circuit 0 -> 1 has no 1 -> 0"},
 	} {
 		dir := t.TempDir()
 		data, err := os.ReadFile(filepath.Join("testdata", k.fabric+".yaml"))

@@ -67,6 +67,9 @@ func (f *traceFlags) read(cmd *cobra.Command, files []string) (*trace.Trace, err
 		}
 		return calls.Model(&c, f.algorithm)
 	}
+	if err := jobflags.CheckUses(cmd, f.format, "format", "out"); err != nil {
+		return nil, err
+	}
 	in := jobflags.Import{Format: f.format, Name: files[0], PerPod: f.Over.GPUsPerPod, GPUs: f.Over.GPUs,
 		ETP: max(1, f.Over.ETP), Gbps: 400, ScaleUp: 360, Forward: f.forward, Backward: f.backward}
 	if cmd.Flags().Changed("bandwidth") {

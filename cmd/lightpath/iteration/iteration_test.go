@@ -162,6 +162,10 @@ func TestIterationRefuses(t *testing.T) {
 		{text, []string{"bad job"}, []string{"import", "--format", "job", "-"}},
 		{"", []string{"--format aicb", "want files"}, []string{"import", "--format", "aicb"}},
 		{"", []string{"--model", "gpt-9"}, []string{"import", "--model", "gpt-9"}},
+		{text, []string{"--tp has no effect"}, []string{"import", "--format", "aicb", "--tp", "8", "-"}},
+		{text, []string{"--model has no effect"}, []string{"import", "--format", "job", "--model", "gpt-7b", "-"}},
+		{text, []string{"--algorithm has no effect"}, []string{"import", "--algorithm", "ring", "-"}},
+		{text, []string{"--forward-us has no effect"}, []string{"import", "--format", "simai", "--forward-us", "5", "-"}},
 	} {
 		t.Setenv(cli.FabricVariable, "")
 		lightpath.Refuse(t, c.stdin, c.says, append([]string{"iteration"}, c.args...)...)

@@ -148,7 +148,7 @@ func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 	default:
 		return nil, fmt.Errorf("--final: %q is not \"initial\"", f.final)
 	}
-	return p, nil
+	return p, p.Validate() // setInitial makes a map for each plane
 }
 
 func newProblem() *cobra.Command {

@@ -3,6 +3,7 @@ package planning
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,5 +113,23 @@ func TestProblemRules(t *testing.T) {
 			}
 			lightpath.Refuse(t, c.text, append(c.says, "standard input"), "plan", "check", "--in", "-", "--plan", path)
 		})
+	}
+}
+
+// TestProblemFlagsRefused: numbers far outside their bounds are refused before a map is made for each plane.
+func TestProblemFlagsRefused(t *testing.T) {
+	call := []string{"--collective", "allreduce", "--bytes", "1M"}
+	for _, command := range [][]string{{"build"}, {"build", "--algorithm", "ring"}, {"problem", "--algorithm", "ring"}} {
+		for flag, numbers := range map[string][]string{
+			"ranks": {"100000000000", "9223372036854775807"}, "planes": {"-1", "0", "65", "9223372036854775807"},
+		} {
+			for _, number := range numbers {
+				args := slices.Concat([]string{"plan"}, command, call, []string{"--initial", "dark", "--" + flag, number})
+				if flag == "planes" {
+					args = append(args, "--ranks", "4")
+				}
+				lightpath.Refuse(t, "", []string{flag + ": " + number + " is outside"}, args...)
+			}
+		}
 	}
 }

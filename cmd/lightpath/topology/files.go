@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +104,7 @@ func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 		if file.PinnedBy = f.control.pinnedBy; file.PinnedBy == jobOwner {
 			file.PinnedBy = cmp.Or(g.Name, jobOwner)
 		}
-		if err := cli.WriteOutput("fabric", f.fabric, file.Encode()); err != nil {
+		if err := writeFabric(f.fabric, file); err != nil {
 			return err
 		}
 	}
@@ -118,6 +119,15 @@ func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 	return writePlaneMaps(f.maps, names, maps)
 }
 
+// writeFabric writes a fabric file whose planes are valid.
+func writeFabric(path string, file *fabric.Fabric) error {
+	text := file.Encode()
+	if _, err := fabric.Decode(text); err != nil {
+		return fmt.Errorf("--pinned-by: %w", err)
+	}
+	return cli.WriteOutput("fabric", path, text)
+}
+
 // planes returns the names of n planes.
 func (f *planeFiles) planes(n int) ([]string, error) {
 	switch {
@@ -125,6 +135,14 @@ func (f *planeFiles) planes(n int) ([]string, error) {
 		return delta.PlaneNames(n), nil
 	case len(f.names) < n:
 		return nil, fmt.Errorf("--plane-names: %d names, and the topology needs %d planes", len(f.names), n)
+	}
+	for j, name := range f.names[:n] {
+		switch {
+		case name == "" || name != filepath.Base(name):
+			return nil, fmt.Errorf("--plane-names: %q cannot name a file of a plane", name)
+		case slices.Contains(f.names[:j], name):
+			return nil, fmt.Errorf("--plane-names: %q appears twice", name)
+		}
 	}
 	return f.names[:n], nil
 }
@@ -153,6 +171,9 @@ func (f *controlFlags) writeOCSD(path, fabricPath string, maps []circuit.Permuta
 	fmt.Fprintln(&b, "initial:")
 	for _, m := range maps {
 		fmt.Fprintf(&b, "  - %s\n", mapText(m))
+	}
+	if _, err := fabric.DecodeOCSD([]byte(b.String())); err != nil {
+		return fmt.Errorf("--listen: %w", err)
 	}
 	return cli.WriteOutput("ocsd", path, []byte(b.String()))
 }

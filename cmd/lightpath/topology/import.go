@@ -18,7 +18,10 @@ func newDeltaImport() *cobra.Command {
 		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank
 in order, protobuf (.et) or JSON (.json). Flags give the values that the file does not contain.`,
 		Args: cli.Arguments,
-		RunE: func(_ *cobra.Command, files []string) error {
+		RunE: func(cmd *cobra.Command, files []string) error {
+			if err := jobflags.CheckUses(cmd, f.Format, "format", "out", "name", "reduce"); err != nil {
+				return err
+			}
 			g, err := f.Read(files)
 			if err != nil {
 				return err

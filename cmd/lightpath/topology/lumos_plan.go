@@ -77,7 +77,7 @@ func (o *lumosOutput) writeFabric(c *lumos.Configuration) error {
 		return err
 	}
 	file.PinnedBy = o.control.pinnedBy
-	if err := cli.WriteOutput("fabric", o.fabric, file.Encode()); err != nil || o.ocsd == "" {
+	if err := writeFabric(o.fabric, file); err != nil || o.ocsd == "" {
 		return err
 	}
 	return o.control.writeOCSD(o.ocsd, o.fabric, o.planes.Maps(c))

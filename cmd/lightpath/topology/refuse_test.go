@@ -11,6 +11,7 @@ import (
 // work, and nothing is written.
 func TestRefusedFlags(t *testing.T) {
 	job, none, maps := deltaJob(t), filepath.Join(t.TempDir(), "none", "x"), filepath.Join(t.TempDir(), "maps")
+	kept := t.TempDir()
 	for _, c := range []struct{ line, says string }{
 		{"delta plan --in JOB --workers 9223372036854775807", "--workers: 9223372036854775807 is outside 0..4096"},
 		{"delta plan --in JOB --workers -1", "--workers: -1 is outside"},
@@ -22,8 +23,14 @@ func TestRefusedFlags(t *testing.T) {
 		{"delta plan --in JOB --ocsd ocsd.yaml --maps MAPS", "--ocsd needs --fabric"},
 		{"delta plan --in JOB --reconfig 1ms", "--reconfig needs --fabric"},
 		{"delta plan --in JOB --plane-names a,b", "--plane-names needs --fabric or --maps"},
+		{"delta plan --in JOB --maps KEPT --plane-names a,a,b,c", `--plane-names: "a" appears twice`},
+		{"delta plan --in JOB --maps KEPT --plane-names a,b,c,../d", `--plane-names: "../d" cannot name a file`},
+		{"delta plan --in JOB --fabric FABRIC --pinned-by \x01", "--pinned-by: bad configuration"},
+		{"delta plan --in JOB --fabric FABRIC --ocsd KEPT/o.yaml --listen nowhere", "--listen: bad configuration"},
 		{"delta compare --workers 9223372036854775807", "--workers: "},
 		{"delta compare --solver cbc --extra 9223372036854775807", "--extra: "},
+		{"delta import --format chakra --etp 2 JOB", "--etp has no effect on files of --format chakra"},
+		{"delta import --format simai --backward-us 2 JOB", "--backward-us has no effect on files of --format simai"},
 		{"delta exact --in JOB --extra 9223372036854775807", "--extra: "},
 		{"delta exact --in JOB --margin 9223372036854775807", "--margin: "},
 		{"delta exact --in JOB --gap NaN", "--gap: NaN is not positive"},
@@ -38,7 +45,8 @@ func TestRefusedFlags(t *testing.T) {
 		{"lumos simulate --arrivals later", "--arrivals: \"later\""},
 		{"lumos simulate --csv NONE", "--csv: "},
 	} {
-		line := strings.NewReplacer("JOB", job, "NONE", none, "MAPS", maps).Replace(c.line)
+		line := strings.NewReplacer("JOB", job, "NONE", none, "MAPS", maps, "KEPT", kept, "FABRIC",
+			filepath.Join(kept, "f.yaml")).Replace(c.line)
 		lightpath.Refuse(t, lumosHead+"[]}", []string{c.says}, strings.Fields("topology "+line)...)
 	}
 	if _, err := os.Stat(maps); err == nil {

@@ -51,28 +51,33 @@ type grouper struct {
 	t       *trace.Trace
 }
 
-// group makes calls of the transfers of a kind that start together.
+// group makes calls of the transfers of a kind that start together, unless they wait for each other.
 func (gr *grouper) group(start []float64) error {
-	var tasks []int
-	gpus := true
+	transfers, gpus := 0, true
 	for i := range gr.g.Tasks {
 		if t := &gr.g.Tasks[i]; t.Transfer() {
-			tasks = append(tasks, i)
+			transfers++
 			gpus = gpus && len(t.Src) == t.Flows && len(t.Dst) == t.Flows
 		}
 	}
-	if len(tasks) == 0 {
+	if transfers == 0 {
 		return fmt.Errorf("%w: nothing is sent between pods", ErrGraph)
 	}
+	tasks, _ := gr.g.Order() // a valid graph has one
 	slices.SortStableFunc(tasks, func(a, b int) int { return cmp.Compare(start[a], start[b]) })
 	const together = 1.0 // us
 	var open []int
+	last := make([]int, len(gr.of)) // by task
 	for _, i := range tasks {
+		last[i] = gr.lastOf(i, last)
+		if !gr.g.Tasks[i].Transfer() {
+			continue
+		}
 		flows, bytes := gr.flows(i, gpus)
 		open = slices.DeleteFunc(open, func(c int) bool { return start[gr.members[c][0]] < start[i]-together })
 		at := slices.IndexFunc(open, func(c int) bool {
 			first := gr.members[c][0]
-			return gr.g.Tasks[first].Kind == gr.g.Tasks[i].Kind && gr.t.Calls[c].Bytes == bytes &&
+			return c > last[i] && gr.g.Tasks[first].Kind == gr.g.Tasks[i].Kind && gr.t.Calls[c].Bytes == bytes &&
 				!slices.ContainsFunc(flows, func(f [2]int) bool { return slices.Contains(gr.t.Calls[c].Flows, f) })
 		})
 		if at < 0 {
@@ -87,6 +92,18 @@ func (gr *grouper) group(start []float64) error {
 		gr.of[i] = open[at]
 	}
 	return nil
+}
+
+// lastOf returns the last call that task i waits for, if last has those of the tasks before it; -1 for none.
+func (gr *grouper) lastOf(i int, last []int) int {
+	call := -1
+	for _, d := range gr.pred.Of(i) {
+		from := gr.g.Deps[d].From
+		if call = max(call, gr.of[from]); gr.of[from] < 0 {
+			call = max(call, last[from])
+		}
+	}
+	return call
 }
 
 // flows returns the transfers between ranks of a task, and the bytes of each. It makes room for the ranks.
