@@ -190,9 +190,6 @@ func (r *Result) estimate(runs []run, check *run, hops bool) error {
 	if err != nil {
 		return err
 	}
-	if cost[perByte] <= 0 {
-		return fmt.Errorf("%w: larger messages take no longer", errFit)
-	}
 	drawn := bootstrap(runs, which)
 	about := func(at int, unit func(float64) float64) *Estimate {
 		e := &Estimate{Value: unit(cost[at]), Low: unit(cost[at]), High: unit(cost[at]), Samples: len(runs[0].us)}
@@ -245,7 +242,7 @@ func bootstrap(runs []run, which [costs]bool) [][costs]float64 {
 			}
 			return sampling.Median(us)
 		})
-		if c, err := fit(drawn, which); err == nil && c[perByte] > 0 {
+		if c, err := fit(drawn, which); err == nil {
 			all = append(all, c)
 		}
 	}

@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -26,7 +27,7 @@ const (
 )
 
 // fit returns the costs whose sums come closest to the samples. Costs that are not in which are 0; the others are at
-// least 0, except perCall.
+// least 0, except perCall. If bytes cost nothing, that is an error.
 func fit(samples []sample, which [costs]bool) (cost [costs]float64, err error) {
 	weights := slices.Repeat([]float64{1}, len(samples))
 	for range fitRounds {
@@ -36,6 +37,9 @@ func fit(samples []sample, which [costs]bool) (cost [costs]float64, err error) {
 		for i, s := range samples {
 			weights[i] = 1 / max(math.Abs(s.terms.at(cost)/s.us-1), fitFloor)
 		}
+	}
+	if which[perByte] && cost[perByte] <= 0 {
+		return cost, fmt.Errorf("%w: larger messages take no longer", errFit)
 	}
 	return cost, nil
 }

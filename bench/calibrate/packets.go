@@ -33,9 +33,6 @@ func FitPackets(d *bench.Document) (*PacketCosts, error) {
 		all = append(all, sample{t, r.TimeUS})
 	}
 	cost, err := fit(all, [costs]bool{perTransmit: true, perByte: true})
-	if err == nil && cost[perByte] <= 0 {
-		err = fmt.Errorf("%w: larger messages take no longer", errFit)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +58,8 @@ func packetTerms(r *bench.Result, ranks int) (t terms, err error) {
 	if err != nil {
 		return t, err
 	}
-	rounds, chunks := s.Packets()
-	t.times[perTransmit] = float64(rounds)
-	t.times[perByte] = s.FlowBytes(&schedule.Flow{Chunks: chunks}, float64(r.Bytes))
+	rounds, bytes := s.PacketLoad(float64(r.Bytes))
+	t.times[perTransmit], t.times[perByte] = float64(rounds), bytes
 	return t, nil
 }
 

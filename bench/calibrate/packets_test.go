@@ -22,7 +22,8 @@ func TestFitPackets(t *testing.T) {
 	} {
 		for _, bytes := range []int64{64 << 10, 1 << 20, 16 << 20} {
 			us := c.rounds*alpha + 8e-3/gbps*c.part*float64(bytes)
-			d.Results = append(d.Results, bench.Result{Collective: c.collective, Algorithm: c.algorithm, Bytes: bytes, TimeUS: us})
+			d.Results = append(d.Results,
+				bench.Result{Collective: c.collective, Algorithm: c.algorithm, Bytes: bytes, TimeUS: us})
 		}
 	}
 	got, err := FitPackets(d)
@@ -47,11 +48,12 @@ func TestFitPacketsRefuses(t *testing.T) {
 		results []bench.Result
 		says    string
 	}{
-		"other library": {[]bench.Result{result("", 8, 1), result("", 16, 2)}, "allreduce of 8 bytes: the library has reported"},
-		"one host":      {[]bench.Result{result("shared-memory", 8, 1)}, "LIGHTPATH_TRANSPORT=tcp"},
-		"unknown":       {[]bench.Result{result("magic", 8, 1)}, "magic"},
-		"one size":      {[]bench.Result{result("ring", 8, 1), result("ring", 8, 2)}, errFit.Error()},
-		"no growth":     {[]bench.Result{result("ring", 1<<20, 9), result("ring", 1<<24, 9)}, "take no longer"},
+		"other library": {[]bench.Result{result("", 8, 1), result("", 16, 2)},
+			"allreduce of 8 bytes: the library has reported"},
+		"one host":  {[]bench.Result{result("shared-memory", 8, 1)}, "LIGHTPATH_TRANSPORT=tcp"},
+		"unknown":   {[]bench.Result{result("magic", 8, 1)}, "magic"},
+		"one size":  {[]bench.Result{result("ring", 8, 1), result("ring", 8, 2)}, errFit.Error()},
+		"no growth": {[]bench.Result{result("ring", 1<<20, 9), result("ring", 1<<24, 9)}, "take no longer"},
 	} {
 		_, err := FitPackets(&bench.Document{Ranks: 4, Results: c.results})
 		if err == nil || !strings.Contains(err.Error(), c.says) {

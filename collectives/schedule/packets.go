@@ -13,6 +13,13 @@ func (s *Schedule) Packets() (rounds, chunks int) {
 	return d.most, s.Volume()
 }
 
+// PacketLoad returns the rounds of [Schedule.Packets], and the bytes of the busiest rank in a call of the given bytes as
+// nccl-tests counts them (see [Schedule.FlowBytes]).
+func (s *Schedule) PacketLoad(bytes float64) (rounds int, busiest float64) {
+	rounds, chunks := s.Packets()
+	return rounds, s.FlowBytes(&Flow{Chunks: chunks}, bytes)
+}
+
 // Volume returns the sum over steps of the chunks that the busiest rank sends or receives.
 func (s *Schedule) Volume() (chunks int) {
 	sent, received := make([]int, s.Ranks), make([]int, s.Ranks)

@@ -45,9 +45,9 @@ func stepsAndRounds(c *trace.Call, ranks int) (x iteration.Exchange, err error) 
 	if err != nil {
 		return x, err
 	}
-	rounds, chunks := s.Packets()
-	return iteration.Exchange{Steps: p.Steps, Rounds: rounds, Bytes: s.FlowBytes(&schedule.Flow{Chunks: chunks}, c.Bytes)},
-		nil
+	x.Steps = p.Steps
+	x.Rounds, x.Bytes = s.PacketLoad(c.Bytes)
+	return x, nil
 }
 
 // Pose returns the problem of a trace on the planes of a fabric file.
