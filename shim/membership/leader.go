@@ -78,8 +78,8 @@ func (l *leader) handle(m *control.Message) {
 	}
 }
 
-// giveUp notes that a rank which has asked takes no part. If the round has ended, the rank's answer is on its way. mu is
-// held.
+// giveUp notes that a rank which has asked takes no part. If the round has ended, the rank's answer is on its way. mu
+// is held.
 func (l *leader) giveUp(seq uint64, from int, a *request) {
 	if r := l.rounds[seq]; r != nil && r.requests[from] != nil {
 		r.requests[from] = a

@@ -71,8 +71,8 @@ func timeFor(why error) time.Duration {
 	return withdrawTime
 }
 
-// refuseNew tells the new ranks of a grow, which meet at an id of this rank, that the parent's ranks do not come. The id
-// is of no more use.
+// refuseNew tells the new ranks of a grow, which meet at an id of this rank, that the parent's ranks do not come. The
+// id is of no more use.
 func (o *Origin) refuseNew(why error) {
 	Of(o.Parent).requests.spend(o.ID)
 	addr, secret, err := bootstrap.ParseID(o.ID)

@@ -64,7 +64,8 @@ func storedState(t testing.TB, c *Client) journal.State {
 	return s
 }
 
-// write writes a value as a program that is no controller would. etcd answers no write while its disk stands still for 6 s.
+// write writes a value as a program that is no controller would. etcd answers no write while its disk stands still for
+// 6 s.
 func write(t testing.TB, c *Client, name, value string) {
 	t.Helper()
 	await.Success(t, "a write", func() error {
