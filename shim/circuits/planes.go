@@ -155,7 +155,11 @@ func (p *Planes) WaitingOn(plane int) string {
 	if _, silent := p.Controller.Silent(endpoints.SilentAfter); silent {
 		return fmt.Sprintf("plane %d: unknown (the controller does not answer)", plane)
 	}
-	return p.Controller.Waiting(plane)
+	text, err := p.Controller.Waiting(plane)
+	if err != nil {
+		return fmt.Sprintf("plane %d: unknown (%v)", plane, err)
+	}
+	return text
 }
 
 // SkipDrain implements the injected fault of that name.

@@ -383,7 +383,7 @@ func (x *crossing) Waiting() exec.Wait {
 			w.Detail = "messages on streams have not completed"
 		} else {
 			w.Epoch--
-			w.Detail = circuits.Of(x.in.c).Controller.Waiting(j)
+			w.Detail = circuits.Of(x.in.c).WaitingOn(j)
 		}
 		return w
 	}
