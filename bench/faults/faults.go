@@ -123,7 +123,7 @@ func (s *scenario) run(ctx context.Context, o *Options) Result {
 // judge measures the numbers that all scenarios have, and checks the result.
 func (g *rig) judge() (err error) {
 	// Frames in flight when ranks are stopped do not count as lost.
-	stopped := g.open && !g.job.ended()
+	stopped := g.open && !isClosed(g.job.done)
 	if !stopped {
 		<-g.job.done // it has a deadline
 	}

@@ -168,19 +168,10 @@ func (j *job) await(n int) error {
 
 // running reports why the job has ended, if it has.
 func (j *job) running() error {
-	if j.ended() {
+	if isClosed(j.done) {
 		return fmt.Errorf("the ranks ended after %d operations: %w", j.operations(), errors.Join(j.err, errEnded))
 	}
 	return nil
-}
-
-func (j *job) ended() bool {
-	select {
-	case <-j.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // signal sends a signal to a rank.

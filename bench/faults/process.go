@@ -81,9 +81,10 @@ func (p *process) last() string {
 	return strings.Join(p.lines[max(0, len(p.lines)-3):], "; ")
 }
 
-func (p *process) ended() bool {
+// isClosed reports whether what done belongs to has ended.
+func isClosed(done <-chan struct{}) bool {
 	select {
-	case <-p.done:
+	case <-done:
 		return true
 	default:
 		return false
@@ -94,7 +95,7 @@ func (p *process) ended() bool {
 func (p *process) await(text string, after int) (found string, err error) {
 	err = wait(p.ctx, fmt.Sprintf("%s says %q", p.what, text), patience, func() (ok bool, err error) {
 		found, ok = p.said(text, after)
-		if !ok && p.ended() {
+		if !ok && isClosed(p.done) {
 			return false, fmt.Errorf("%s ended: %w: %s", p.what, errors.Join(p.err, errEnded), p.last())
 		}
 		return ok, nil

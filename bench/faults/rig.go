@@ -167,7 +167,7 @@ func (g *rig) startControllers() (err error) {
 	}
 	return wait(g.ctx, "a controller is in charge of both planes", patience, func() (bool, error) {
 		s, err := g.operator.Status(g.ctx)
-		if g.controllers[0].ended() {
+		if isClosed(g.controllers[0].done) {
 			return false, fmt.Errorf("%w: %s", errEnded, g.controllers[0].last())
 		}
 		return err == nil && s.Planes[0].State == controller.Resident && s.Planes[1].State == controller.Resident, nil

@@ -156,7 +156,7 @@ func handOver(g *rig) error {
 	if err := l.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if err := wait(g.ctx, "the controller ends", patience, func() (bool, error) { return l.ended(), nil }); err != nil {
+	if err := wait(g.ctx, "the controller ends", patience, func() (bool, error) { return isClosed(l.done), nil }); err != nil {
 		return err
 	}
 	if l.err != nil {

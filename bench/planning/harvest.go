@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,10 +17,13 @@ import (
 	"lightpath/plans/planner/doubling"
 )
 
-// harvestFabric returns the fabric of HARVEST's simulations with k ports that share 800 Gb/s.
-func harvestFabric(n, k int, reconfig float64) plans.Problem {
+// harvestAlpha is the latency in HARVEST's simulations, in microseconds.
+const harvestAlpha = 0.5
+
+// fabricOf returns a fabric with k ports of a rank that share 800 Gb/s.
+func fabricOf(n, k int, alpha, reconfig float64) plans.Problem {
 	return plans.Problem{
-		Version: plans.Version, Ranks: n, Planes: k, BandwidthGbps: 800 / float64(k), AlphaUS: 0.5, HopUS: 0.5,
+		Version: plans.Version, Ranks: n, Planes: k, BandwidthGbps: 800 / float64(k), AlphaUS: alpha, HopUS: 0.5,
 		ReconfigUS: reconfig, Forwarding: true, Circuits: plans.Simplex,
 	}
 }
@@ -47,7 +49,7 @@ func harvest(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	var xs, ys []float64
 	var marks []figure.Printed
 	for n := 8; n <= 1024; n *= 2 {
-		p := harvestFabric(n, 1, 5)
+		p := fabricOf(n, 1, harvestAlpha, 5)
 		steps := doublingSteps(n, 1e6)
 		t := measure(batch, func() { doubling.Synthesize(&p, steps) })
 		paper, ok := printed[n]
@@ -105,7 +107,7 @@ func addGeneral(ctx context.Context, f *figure.Figure, o figure.Options) error {
 		cases = cases[:2]
 	}
 	for _, c := range cases {
-		p, err := figure.Collective(c.c, c.name, c.bytes, harvestFabric(c.n, c.k, 5))
+		p, err := figure.Collective(c.c, c.name, c.bytes, fabricOf(c.n, c.k, harvestAlpha, 5))
 		if err != nil {
 			return err
 		}
@@ -148,12 +150,13 @@ func addGains(ctx context.Context, f *figure.Figure, o figure.Options) error {
 		most := 0.0
 		for _, delay := range []float64{1, 2, 5, 10, 20, 50} {
 			for _, bytes := range []float64{1e3, 64e3, 1e6, 16e6} {
-				p, err := figure.Collective(schedule.ReduceScatter, "recursive-doubling", bytes, harvestFabric(n, 1, delay))
+				fabric := fabricOf(n, 1, harvestAlpha, delay)
+				p, err := figure.Collective(schedule.ReduceScatter, "recursive-doubling", bytes, fabric)
 				if err != nil {
 					return err
 				}
 				ring := *p
-				ring.Initial = slices.Repeat([]circuit.Permutation{circuit.Shift(n, 1)}, 1)
+				ring.Initial = []circuit.Permutation{circuit.Shift(n, 1)}
 				ours, err1 := solve(ctx, "harvest", p, planner.Options{Seed: o.Seed})
 				static, err2 := solve(ctx, "static", &ring, planner.Options{})
 				bvn, err3 := solve(ctx, "perstep", p, planner.Options{})

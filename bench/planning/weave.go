@@ -13,14 +13,8 @@ import (
 	"lightpath/plans/planner"
 )
 
-// weaveFabric is the setting of the grid: 800 Gb/s per node over k planes, latency 5 us, hop
-// 0.5 us.
-func weaveFabric(n, k int, reconfig float64) plans.Problem {
-	return plans.Problem{
-		Version: plans.Version, Ranks: n, Planes: k, BandwidthGbps: 800 / float64(k), AlphaUS: 5, HopUS: 0.5,
-		ReconfigUS: reconfig, Forwarding: true, Circuits: plans.Simplex,
-	}
-}
+// weaveAlpha is the latency in the grid, in microseconds.
+const weaveAlpha = 5
 
 // weaveGrid is a collective over ranks, planes, sizes and delays.
 type weaveGrid struct {
@@ -88,8 +82,8 @@ func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, e
 	cells := x.cells()
 	err := figure.Each(ctx, len(cells), o, func(i int) error {
 		c := &cells[i]
-		p, err := figure.Collective(g.collective, g.algorithm, x.sizes[c.size], weaveFabric(x.ranks[c.n], x.planes[c.k],
-			x.delays[c.delay]))
+		fabric := fabricOf(x.ranks[c.n], x.planes[c.k], weaveAlpha, x.delays[c.delay])
+		p, err := figure.Collective(g.collective, g.algorithm, x.sizes[c.size], fabric)
 		if err != nil {
 			return err
 		}
@@ -186,7 +180,7 @@ func (g weaveGrid) addTargets(ctx context.Context, f *figure.Figure, o figure.Op
 		effort = 2 * time.Millisecond
 	}
 	for _, at := range []struct{ bytes, delay float64 }{{16 << 20, 200}, {256 << 20, 2000}} {
-		p, err := figure.Collective(g.collective, g.algorithm, at.bytes, weaveFabric(32, 2, at.delay))
+		p, err := figure.Collective(g.collective, g.algorithm, at.bytes, fabricOf(32, 2, weaveAlpha, at.delay))
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func TestWeaveNeverAbove(t *testing.T) {
 		if plan == nil {
 			continue
 		}
-		if o.SinglePlane && joint(plan) {
+		if o.SinglePlane && hasJoint(plan) {
 			t.Fatalf("problem %d: a joint transmit", i)
 		}
 		if !plans.AtLeastUS(best, plan.CCTUS) {
@@ -80,17 +80,6 @@ func TestWeaveNeverAbove(t *testing.T) {
 	if below == 0 {
 		t.Error("weave was never below the others either")
 	}
-}
-
-func joint(plan *plans.Plan) bool {
-	for _, entries := range plan.Planes {
-		for _, e := range entries {
-			if e.Joint != "" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // TestWeaveRepeatable: planners that run side by side do not make a plan depend on the clock.

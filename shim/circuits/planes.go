@@ -22,8 +22,8 @@ import (
 	"lightpath/shim/topology"
 )
 
-// Planes is a rank's side of the planes with circuits. Maps connect ranks of the communicator unless said otherwise.
-// The communicator's turn guards all fields that have no lock of their own.
+// Planes is a rank's side of the planes with circuits, an [exec.Switch]. Maps connect ranks of the communicator unless
+// said otherwise. The communicator's turn guards all fields that have no lock of their own.
 type Planes struct {
 	Site       planning.Site         // plans for the planes
 	Machine    *Machine              // decides this rank's side of operations
@@ -32,12 +32,11 @@ type Planes struct {
 	HCAs       topology.HCAs  // for planes of RDMA ports
 	Known      planning.Known // plans that tickets may name
 
-	c        *comm.Core
-	switches *Switches
-	closed   sync.Once
-	waking   sync.Mutex // End is open while it is held, unless ended
-	ended    bool
-	uses     uses
+	c      *comm.Core
+	closed sync.Once
+	waking sync.Mutex // End is open while it is held, unless ended
+	ended  bool
+	uses   uses
 }
 
 var slot = comm.NewSlot[Planes]()
@@ -62,7 +61,7 @@ func (p *Planes) joinPort(cfg Config) {
 		cfg.Port = NewPort(sequence.DefaultRepeats)
 		ports.at[p.Controller] = cfg.Port
 	}
-	p.Machine = NewMachine(cfg, p.switches)
+	p.Machine = NewMachine(cfg, p)
 }
 
 // leavePort ends the machine's use of its port.
@@ -110,7 +109,6 @@ func Attach(c *comm.Core, fab *endpoints.Fabric) error {
 		p.Controller.Detach()
 		return err
 	}
-	p.switches = &Switches{p}
 	p.joinPort(Config{Rank: c.Rank, Holder: c.ID, Places: p.Site.Places, Planes: len(fab.Planes),
 		Timeout: c.Cfg.Timeout, Declined: func(seq uint64) { p.tell(AnswerRecall(seq, false)) },
 		Contested: func() { p.tell(control.Message{Kind: control.MsgContested}) }})
@@ -142,9 +140,6 @@ func (p *Planes) Describe() string {
 	return fmt.Sprintf("%d planes at %s, port %d", len(p.Site.Planes), at.Controller, at.Port)
 }
 
-// Switches returns the switches, whose maps connect ranks.
-func (p *Planes) Switches() *Switches { return p.switches }
-
 // Waiting returns what the planes of the operation in progress wait for, as far as the controller knows. It may block.
 func (p *Planes) Waiting() string {
 	var planes []string
@@ -160,7 +155,11 @@ func (p *Planes) WaitingOn(plane int) string {
 	if _, silent := p.Controller.Silent(endpoints.SilentAfter); silent {
 		return fmt.Sprintf("plane %d: unknown (the controller does not answer)", plane)
 	}
-	return p.Controller.Waiting(plane)
+	text, err := p.Controller.Waiting(plane)
+	if err != nil {
+		return fmt.Sprintf("plane %d: unknown (%v)", plane, err)
+	}
+	return text
 }
 
 // SkipDrain implements the injected fault of that name.
@@ -220,38 +219,31 @@ func (p *Planes) Close() {
 	})
 }
 
-// Switches lets a communicator move its planes by maps of ranks; see [circuit.Placement] for the circuits of other
-// ports. It implements [exec.Switch], and [View] for the machine.
-type Switches struct{ p *Planes }
-
-// Post implements [exec.Switch].
-func (s *Switches) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	return s.p.Controller.Post(plane, epoch, s.p.c.ID, s.p.Machine.Overlay(plane, target))
+// Post implements [exec.Switch]. See [circuit.Placement] for the circuits of ports that are not the communicator's.
+func (p *Planes) Post(plane int, epoch uint32, target circuit.Permutation) error {
+	return p.Controller.Post(plane, epoch, p.c.ID, p.Machine.Overlay(plane, target))
 }
 
 // Poll implements [exec.Switch]. A refused post of this communicator is an error too, and so is a move that is not one
 // of the operation in progress.
-func (s *Switches) Poll(plane int) (epoch uint32, err error) {
-	if epoch, err = s.poll(plane); err == nil {
-		err = s.p.Machine.CheckEpoch(plane, epoch)
+func (p *Planes) Poll(plane int) (epoch uint32, err error) {
+	if epoch, err = p.poll(plane); err == nil {
+		err = p.Machine.CheckEpoch(plane, epoch)
 	}
 	return epoch, err
 }
 
-func (s *Switches) poll(plane int) (epoch uint32, err error) {
-	if epoch, err = s.p.Controller.Poll(plane); err == nil {
-		err = s.p.Controller.Refused(plane, s.p.c.ID)
+func (p *Planes) poll(plane int) (epoch uint32, err error) {
+	if epoch, err = p.Controller.Poll(plane); err == nil {
+		err = p.Controller.Refused(plane, p.c.ID)
 	}
 	return epoch, err
 }
-
-// Waiting returns what a reconfiguration waits for.
-func (s *Switches) Waiting(plane int) string { return s.p.WaitingOn(plane) }
 
 // State implements [View].
-func (s *Switches) State(plane int) (epoch uint32, ports circuit.Permutation, err error) {
-	st := s.p.Controller.State(plane)
-	_, err = s.poll(plane)
+func (p *Planes) State(plane int) (epoch uint32, ports circuit.Permutation, err error) {
+	st := p.Controller.State(plane)
+	_, err = p.poll(plane)
 	return st.Epoch, st.Map, err
 }
 

@@ -90,8 +90,8 @@ func (c *Core) inCall() string {
 	return ""
 }
 
-// leaderGone returns the error of waiting for the leader after its connection has ended.
-func (c *Core) leaderGone() error {
+// leaderEnded returns the error of waiting for the leader after its connection has ended.
+func (c *Core) leaderEnded() error {
 	how := "has ended"
 	for _, d := range c.Departures() {
 		if d.Rank == 0 {

@@ -244,7 +244,7 @@ func (c *Core) Release(d time.Duration) {
 		c.each(func(h *Hooks) func() { return h.Close })
 		if c.Star != nil {
 			if c.Rank == 0 && !c.Failed() {
-				c.Star.AwaitLeft()
+				<-c.Star.EveryoneLeft() // until then, a rank may need the leader to learn of another rank's failure
 			}
 			c.Star.Close()
 		}

@@ -123,7 +123,7 @@ func (c *Core) AwaitFor(kind control.Kind, seq uint64, d time.Duration) (*contro
 			select {
 			case m = <-c.messages.inbox:
 			default:
-				return nil, c.leaderGone()
+				return nil, c.leaderEnded()
 			}
 		case <-timer.C:
 			return nil, ErrNothing

@@ -17,7 +17,7 @@ func TestLeftStarIsFreed(t *testing.T) {
 	}
 	c.Start(Events{})
 	c.Leave(Departure{})
-	c.AwaitLeft()
+	<-c.EveryoneLeft()
 	c.Close()
 	left := weak.Make(c)
 	c = nil

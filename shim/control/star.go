@@ -80,8 +80,8 @@ func (l *link) send(m *Message) error {
 	return err
 }
 
-// NewStar connects rank to the leader at addr, or as the leader waits on ln for all
-// others. Nothing is delivered before [Star.Start]. The end of ctx ends the wait.
+// NewStar connects rank to the leader at addr. At the leader, it waits on ln for all others. Nothing is delivered before
+// [Star.Start]. The end of ctx ends the wait.
 func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string, s Secret,
 	timeout time.Duration) (*Star, error) {
 	c := &Star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks),
@@ -370,9 +370,6 @@ func (c *Star) Close() {
 	c.readers.Wait()
 }
 
-// EveryoneLeft is closed when every rank has said goodbye, or the leader's connection has ended.
+// EveryoneLeft is closed when every rank has left, or the leader's connection has ended. At the leader, a rank has left
+// when it has said goodbye, or its connection has ended.
 func (c *Star) EveryoneLeft() <-chan struct{} { return c.allLeft }
-
-// AwaitLeft waits until every other rank has left or its connection has ended. The leader calls it: until then, a rank
-// may need the leader to learn of another rank's failure.
-func (c *Star) AwaitLeft() { <-c.allLeft }

@@ -8,6 +8,7 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
 	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/planeset"
 	"lightpath/shim/settings"
 )
@@ -120,4 +121,26 @@ func BuildSchedule(s *calls.Shape, ranks int, from *Choices, cfg *settings.Confi
 		return Schedule{}, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, name, err)
 	}
 	return Schedule{sched, name}, nil
+}
+
+// Lower builds the schedule of a shape and lowers it under a plan, nil on packet planes. It completes args by what
+// follows from the shape.
+func Lower(
+	c *comm.Core, s *calls.Shape, from *Choices, pods [][]int, plan *plans.Plan, args program.Args,
+) (*Entry, error) {
+	col, err := BuildSchedule(s, c.Ranks, from, c.Cfg, pods)
+	if err != nil {
+		return nil, err
+	}
+	e := &Entry{Signature: s.Signature(), Algorithm: col.Algorithm, Kernels: calls.KernelsOf(s, c.Ranks), Plan: plan}
+	args.Rank, args.Count, args.ElemSize, args.InPlace = c.Rank, int64(s.Count), int64(s.Type.Size()), s.InPlace
+	args.Scale = e.Kernels.Scale != nil
+	if e.Prog, err = program.Lower(col.Steps, plan, args); err != nil {
+		by := ""
+		if plan != nil {
+			by = ", planner " + plan.Planner
+		}
+		return nil, fmt.Errorf("shim: %v: algorithm %s%s: %w", s.Kind, col.Algorithm, by, err)
+	}
+	return e, nil
 }

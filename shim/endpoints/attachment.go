@@ -24,10 +24,9 @@ import (
 // Client is a port's connection to the controller that moves the planes.
 type Client interface {
 	ocsctl.Client
-	// Waiting describes what the next switch of a plane waits for. It may ask the controller, and block.
-	Waiting(plane int) string
-	// Ask returns nil if the controller answers a question, and an error after some seconds if it does not.
-	Ask() error
+	// Waiting asks the controller what the next switch of a plane waits for. It returns an error after some seconds
+	// without an answer.
+	Waiting(plane int) (string, error)
 	NumPorts() int
 	Planes() []ocsctl.PlaneInfo
 	// DataPlane is one of the ocsctl.Data constants.

@@ -65,7 +65,7 @@ func (p *probe) silent() bool {
 
 // ask asks one question.
 func (p *probe) ask(client Client, done chan struct{}) {
-	err := client.Ask()
+	_, err := client.Waiting(0)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done, p.err = nil, err; err == nil {

@@ -13,7 +13,7 @@ type askedClient struct {
 	answers chan error
 }
 
-func (c askedClient) Ask() error { return <-c.answers }
+func (c askedClient) Waiting(int) (string, error) { return "", <-c.answers }
 
 // TestSilentController: a controller is silent from the first question without an answer to its next answer.
 func TestSilentController(t *testing.T) {

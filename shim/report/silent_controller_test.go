@@ -20,7 +20,7 @@ type silentClient struct {
 	stopped chan struct{} // closed: it grants planes again
 }
 
-func (s silentClient) Ask() error { return ocsctl.ErrControlLost }
+func (s silentClient) Waiting(int) (string, error) { return "", ocsctl.ErrControlLost }
 
 func (s silentClient) Acquire(l ocsctl.Lease) (uint64, error) {
 	<-s.stopped

@@ -118,7 +118,7 @@ func (s *Session) BindEntry(ref Ref, p *circuits.Planes) error {
 		return c.Fail(err)
 	}
 	if p != nil {
-		ec.Endpoint, ec.OCS, ec.Base, ec.SkipDrain = p.End, p.Switches(), p.Machine.Base(), p.SkipDrain
+		ec.Endpoint, ec.OCS, ec.Base, ec.SkipDrain = p.End, p, p.Machine.Base(), p.SkipDrain
 	}
 	ref.toDivide(call)
 	return s.bindTask(ref, &ec, p != nil && recorder.Of(c).Timed, ref.Entry.ReceivedBytes != nil)

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"slices"
 
 	"lightpath/collectives/program"
@@ -23,11 +22,6 @@ func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error
 	if st.InArena(s.Kind) && s.Request.Planes == 0 {
 		return st.sharedEntry(s), nil
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, dispatch.PacketsOf(c), c.Cfg, nil)
-	if err != nil {
-		return nil, err
-	}
-	k := calls.KernelsOf(&s, c.Ranks)
 	var use []int
 	if s.Request.Planes != 0 && !calls.FactsOf(c).Circuits { // otherwise the request names planes with circuits
 		use = slices.Collect(s.Request.Planes.Each())
@@ -36,22 +30,19 @@ func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error
 	if key.Shares != 0 {
 		sig = program.Signature(uint64(sig), uint64(key.Shares))
 	}
-	p, err := program.Lower(col.Steps, nil, program.Args{
-		Rank: c.Rank, Planes: len(st.Packet.Planes()), Use: use, Shares: units, Count: int64(s.Count),
-		ElemSize: int64(s.Type.Size()),
-		InPlace:  s.InPlace, Scale: k.Scale != nil, Signature: sig,
+	e, err := dispatch.Lower(c, &s, dispatch.PacketsOf(c), nil, nil, program.Args{
+		Planes: len(st.Packet.Planes()), Use: use, Shares: units, Signature: sig,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, col.Algorithm, err)
+		return nil, err
 	}
-	e := &dispatch.Entry{Prog: p, Signature: s.Signature(), Algorithm: col.Algorithm, Kernels: k}
 	if st.Shares != nil {
-		e.ReceivedBytes = shares.ReceivedBytes(p)
+		e.ReceivedBytes = shares.ReceivedBytes(e.Prog)
 	}
 	st.Programs.Put(key, e)
 	st.Programs.Trace(c, &s, e)
 	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
-		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, p.Operations())
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, e.Algorithm, e.Prog.Operations())
 	return e, nil
 }
 

@@ -62,6 +62,6 @@ func (s *Session) BindRound(c *comm.Core, first int, number uint64, prog *progra
 	return s.bindTask(Ref{Comm: c, Call: first, Seq: number, Circuits: true, Flight: st.Group.Flight}, &exec.Call{
 		Program: prog, Messages: st.Group.Buffers, Comm: c.ID, Op: st.Seq, Pairs: st.Pairs, Endpoint: p.End,
 		Poison: c.Poison(),
-		OCS:    p.Switches(), Base: p.Machine.Base(), SkipDrain: p.SkipDrain,
+		OCS:    p, Base: p.Machine.Base(), SkipDrain: p.SkipDrain,
 	}, recorder.Of(c).Timed, false)
 }

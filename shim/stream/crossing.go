@@ -302,7 +302,7 @@ func (x *crossing) Drive() error {
 	c, p := x.in.c, circuits.Of(x.in.c)
 	for j, maps := range x.maps {
 		if len(maps) > len(x.of.Script.Configs[j]) && maps[0][c.Rank] != maps[1][c.Rank] {
-			if err := p.Switches().Post(j, p.Machine.Base()[j], maps[1]); err != nil {
+			if err := p.Post(j, p.Machine.Base()[j], maps[1]); err != nil {
 				return c.Fail(x.failed(j, err))
 			}
 		}
@@ -331,7 +331,7 @@ func (x *crossing) Poll() (moved, done bool, err error) {
 // poll advances a lane as far as it can without waiting.
 func (x *crossing) poll(j int) (moved bool, err error) {
 	l, p := &x.lanes[j], circuits.Of(x.in.c)
-	epoch, err := p.Switches().Poll(j)
+	epoch, err := p.Poll(j)
 	if err != nil {
 		return false, x.failed(j, err)
 	}
@@ -352,7 +352,7 @@ func (x *crossing) poll(j int) (moved bool, err error) {
 			if x.completed[j].Load() < l.signals && !p.SkipDrain(j, at) {
 				return moved, nil
 			}
-			if err := p.Switches().Post(j, at, x.of.Script.Configs[j][l.stage+1]); err != nil {
+			if err := p.Post(j, at, x.of.Script.Configs[j][l.stage+1]); err != nil {
 				return moved, x.failed(j, err)
 			}
 		}
@@ -383,7 +383,7 @@ func (x *crossing) Waiting() exec.Wait {
 			w.Detail = "messages on streams have not completed"
 		} else {
 			w.Epoch--
-			w.Detail = circuits.Of(x.in.c).Controller.Waiting(j)
+			w.Detail = circuits.Of(x.in.c).WaitingOn(j)
 		}
 		return w
 	}

@@ -87,10 +87,9 @@ type Launch struct {
 
 // Scripted is how calls of one shape are issued.
 type Scripted struct {
-	Script    *program.Script  // nil: without a script
-	Plan      *planning.Agreed // nil without circuits
-	Algorithm string
-	Entry     *dispatch.Entry // for the flight recorder, and errors of calls on circuits
+	Script *program.Script  // nil: without a script
+	Plan   *planning.Agreed // nil without circuits
+	Entry  *dispatch.Entry  // for the flight recorder, and errors of calls on circuits
 }
 
 var issuerSlot = comm.NewSlot[Issuer]()
@@ -171,10 +170,7 @@ func (in *Issuer) HasScript(call *calls.Call) (bool, error) {
 func (in *Issuer) make(s calls.Shape) (*Scripted, error) {
 	c := in.c
 	coll := calls.Kinds[s.Kind].Collective
-	args := program.Args{
-		Rank: c.Rank, Planes: in.Lanes, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
-		Scale: calls.KernelsOf(&s, c.Ranks).Scale != nil,
-	}
+	args := program.Args{Planes: in.Lanes}
 	e := &Scripted{}
 	var plan *plans.Plan
 	from := dispatch.PacketsOf(c)
@@ -191,20 +187,15 @@ func (in *Issuer) make(s calls.Shape) (*Scripted, error) {
 	} else if _, chosen := c.Cfg.Algorithms[coll.String()]; !chosen && !in.Every {
 		return in.without(s, "LIGHTPATH_ALGORITHM names no algorithm for it"), nil
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, from, c.Cfg, in.site.Pods)
-	if err != nil {
+	var err error
+	if e.Entry, err = dispatch.Lower(c, &s, from, in.site.Pods, plan, args); err != nil {
 		return nil, err
 	}
-	p, err := program.Lower(col.Steps, plan, args)
-	if err == nil {
-		e.Script, err = program.NewScript(p)
+	if e.Script, err = program.NewScript(e.Entry.Prog); err != nil {
+		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, e.Entry.Algorithm, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("shim: %v: algorithm %s: %w", s.Kind, col.Algorithm, err)
-	}
-	e.Algorithm, e.Entry = col.Algorithm, &dispatch.Entry{Prog: p, Algorithm: col.Algorithm, Plan: plan}
 	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): %s, algorithm %s, %d groups of messages",
-		c.Rank, s.Kind, s.Count, s.Type, s.Root, in.Name, col.Algorithm, len(e.Script.Batches))
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, in.Name, e.Entry.Algorithm, len(e.Script.Batches))
 	return e, nil
 }
 

@@ -63,17 +63,8 @@ type Leadership interface {
 	Resign(ctx context.Context) error
 }
 
-// Sequence numbers the events of a history across rules. It is for one goroutine at a time.
-type Sequence struct{ last uint64 }
-
-// StartAfter sets the number of the newest event.
-func (s *Sequence) StartAfter(last uint64) { s.last = last }
-
-// Last returns the newest number.
-func (s *Sequence) Last() uint64 { return s.last }
-
-// Number keeps the number of e if it is above all earlier ones. Otherwise it gives e the next number.
-func (s *Sequence) Number(e *controller.Event) {
-	e.Seq = max(e.Seq, s.last+1)
-	s.last = e.Seq
+// number keeps the number of e if it is above last, the newest one. Otherwise it gives e the next number.
+func number(e *controller.Event, last uint64) uint64 {
+	e.Seq = max(e.Seq, last+1)
+	return e.Seq
 }

@@ -15,7 +15,7 @@ type Memory struct {
 	free chan struct{} // holds one element while no controller rules
 
 	mu     sync.Mutex
-	seq    Sequence
+	seq    uint64             // number of the newest event
 	ring   []controller.Event // the newest events; the oldest of them is at next
 	next   int
 	full   bool
@@ -50,7 +50,7 @@ func (m *Memory) Campaign(ctx context.Context) (Leadership, error) {
 	defer m.mu.Unlock()
 	m.token++
 	m.ruling = true
-	return &memoryRule{store: m, token: m.token, last: m.seq.Last(), done: make(chan struct{})}, nil
+	return &memoryRule{store: m, token: m.token, last: m.seq, done: make(chan struct{})}, nil
 }
 
 // Leader implements [Store].
@@ -139,7 +139,7 @@ func (m *Memory) record(e controller.Event) {
 	if e.Plane >= 0 {
 		m.plane(e.Plane).Apply(&e)
 	}
-	m.seq.Number(&e)
+	m.seq = number(&e, m.seq)
 	m.ring[m.next] = e
 	if m.next++; m.next == len(m.ring) {
 		m.next, m.full = 0, true

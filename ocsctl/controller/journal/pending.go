@@ -34,7 +34,7 @@ type Pending struct {
 	by    Author
 	queue int    // most events that wait
 	last  uint64 // number of the newest event of earlier rules
-	seq   Sequence
+	seq   uint64 // number of the newest event that was taken
 
 	mu       sync.Mutex
 	stored   map[string][]byte // states of planes by key, until Recovered
@@ -67,9 +67,8 @@ type queued struct {
 func NewPending(by Author, queue int, last uint64, stored map[string][]byte, err func() error) *Pending {
 	p := &Pending{
 		Planes: make(chan struct{}, 1), Events: make(chan struct{}, 1),
-		err: err, by: by, queue: queue, last: last, stored: stored,
+		err: err, by: by, queue: queue, last: last, seq: last, stored: stored,
 	}
-	p.seq.StartAfter(last)
 	return p
 }
 
@@ -294,7 +293,7 @@ func (p *Pending) TakeEvents(most, bytes int) (taken []EventWrite, err error) {
 	for i := range events {
 		e := &events[i]
 		before := p.seq
-		p.seq.Number(&e.Event)
+		p.seq = number(&e.Event, p.seq)
 		w := EventWrite{Seq: e.Seq, done: e.done}
 		if w.Text, err = json.Marshal(&e.Event); err != nil {
 			err = fmt.Errorf("event %d: %w", e.Seq, err)

@@ -301,23 +301,9 @@ func (c *Client) OnChange(f func()) {
 // OnWanted registers f to be called, from the client's goroutine, when others want planes that a holder has.
 func (c *Client) OnWanted(f func(holder, mask uint64)) { c.onWanted.Store(&f) }
 
-// Waiting describes what the next switch of a plane waits for, for error messages: "plane p1 epoch 17: waiting for
-// ports 2,5". It asks the controller, so it may block.
-func (c *Client) Waiting(plane int) string {
-	text, err := c.waiting(plane)
-	if err != nil {
-		return fmt.Sprintf("plane %d: unknown (%v)", plane, err)
-	}
-	return text
-}
-
-// Ask returns nil if the controller answers a question, and an error after some seconds if it does not.
-func (c *Client) Ask() error {
-	_, err := c.waiting(0)
-	return err
-}
-
-func (c *Client) waiting(plane int) (string, error) {
+// Waiting asks the controller what the next switch of a plane waits for: "plane p1 epoch 17: waiting for ports 2,5". It
+// returns an error after some seconds without an answer.
+func (c *Client) Waiting(plane int) (string, error) {
 	a, err := c.request(&message{Type: msgWaiting, Plane: plane}, requestTimeout)
 	if err != nil {
 		return "", err

@@ -38,7 +38,10 @@ func TestKilledRankIsNamed(t *testing.T) {
 	for p := range 3 {
 		require.NoError(t, cs[p].Post(0, 0, holder, circuit.Shift(4, 2)))
 	}
-	await.Until(t, "three posts", func() bool { return cs[0].Waiting(0) == "plane 0 epoch 0: waiting for ports 3" })
+	await.Until(t, "three posts", func() bool {
+		text, _ := cs[0].Waiting(0)
+		return text == "plane 0 epoch 0: waiting for ports 3"
+	})
 	cs[3].conn.shut() // as its process's end would
 	for p := range 3 {
 		failsWith(t, cs[p], 0, ocsctl.ErrPortLost, "port 3")

@@ -236,26 +236,12 @@ func (c *Client) notify() {
 	}
 }
 
-// Waiting says in words what the next switch of a plane waits for, for error messages. It asks
-// the controller and may take a while.
-func (c *Client) Waiting(plane int) string {
-	text, err := c.waiting(plane)
-	if err != nil {
-		return fmt.Sprintf("plane %d: unknown (%v)", plane, err)
-	}
-	return text
-}
-
-// Ask returns nil if the controller answers a question, and an error after some seconds if it does not.
-func (c *Client) Ask() error {
-	_, err := c.waiting(0)
-	return err
-}
-
 // errNoLink means that the client looks for a controller.
 var errNoLink = errors.New("no controller at the moment")
 
-func (c *Client) waiting(plane int) (string, error) {
+// Waiting asks the controller what the next switch of a plane waits for: "plane p1 epoch 17: waiting for ports 2,5". It
+// returns an error after some seconds without an answer.
+func (c *Client) Waiting(plane int) (string, error) {
 	c.mu.Lock()
 	l := c.link
 	c.mu.Unlock()

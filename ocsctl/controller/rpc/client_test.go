@@ -29,8 +29,8 @@ func TestAttach(t *testing.T) {
 	if st := c.State(1); st.Epoch != 0 || !st.Map.Equal(circuit.AllDark(4)) {
 		t.Errorf("state %+v", st)
 	}
-	if got := c.Waiting(1); got != "plane 1: waiting" {
-		t.Errorf("waiting: %q", got)
+	if got, err := c.Waiting(1); got != "plane 1: waiting" {
+		t.Errorf("waiting: %q, %v", got, err)
 	}
 	_, err := rpc.Dial(context.Background(), []string{s.address}, 2, rpc.Options{})
 	wants(t, err, controller.ErrPortBusy, "port 2", s.address)
@@ -135,7 +135,7 @@ func TestConflictAndRefusal(t *testing.T) {
 	s := serve(t, fake.New("a", 1, 2, 2), options("a", 2, 2))
 	a, b := dial(t, 0, rpc.Options{}, s.address), dial(t, 1, rpc.Options{}, s.address)
 	must(t, a.Post(0, 0, holder, circuit.Shift(2, 1)))
-	until(t, "post", func() bool { return a.Waiting(0) != "" })
+	until(t, "post", func() bool { text, _ := a.Waiting(0); return text != "" })
 	must(t, b.Post(0, 0, holder, circuit.Permutation{1, -1}))
 	for _, c := range []*rpc.Client{a, b} {
 		until(t, "conflict", func() bool { _, err := c.Poll(0); return err != nil })

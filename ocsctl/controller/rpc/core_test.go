@@ -85,7 +85,10 @@ func TestCore(t *testing.T) {
 	}
 	move(t, 0, 2, all...)
 	must(t, all[0].Post(0, 11, holder, circuit.Shift(4, 3)))
-	until(t, "waiting", func() bool { return all[1].Waiting(0) == "plane p0 epoch 11: waiting for ports 1,2,3" })
+	until(t, "waiting", func() bool {
+		text, _ := all[1].Waiting(0)
+		return text == "plane p0 epoch 11: waiting for ports 1,2,3"
+	})
 	device.Stick(true)
 	for _, c := range all[1:] {
 		must(t, c.Post(0, 11, holder, circuit.Shift(4, 3)))

@@ -68,7 +68,7 @@ func toFault(err error) *ocspb.Fault {
 	return f
 }
 
-// remoteError is an error of the other end: its text, and the sentinels that it wraps there.
+// remoteError is an error of the other end, or of several: a text, and the errors that it wraps.
 type remoteError struct {
 	text  string
 	wraps []error

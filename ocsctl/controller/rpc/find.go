@@ -444,7 +444,7 @@ func (c *Client) demote() {
 	c.endpoints[copy(c.endpoints, c.endpoints[1:])] = first
 }
 
-// noController returns the error if no endpoint has a controller.
+// noController returns the error if no endpoint has a controller. It names and wraps every endpoint's last error.
 func (c *Client) noController() error {
 	var why []string
 	var wraps []error
@@ -452,15 +452,6 @@ func (c *Client) noController() error {
 		why = append(why, fmt.Sprintf("%s: %v", e.address, e.last))
 		wraps = append(wraps, e.last)
 	}
-	return &noControllerError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")),
+	return &remoteError{fmt.Sprintf("rpc: port %d: %v: %s", c.port, ocsctl.ErrControlLost, strings.Join(why, "; ")),
 		append(wraps, ocsctl.ErrControlLost)}
 }
-
-// noControllerError names every endpoint's last error, and wraps them all.
-type noControllerError struct {
-	text  string
-	wraps []error
-}
-
-func (e *noControllerError) Error() string   { return e.text }
-func (e *noControllerError) Unwrap() []error { return e.wraps }

@@ -54,7 +54,7 @@ func (o *Operator) Close() error {
 // each has call tried at one endpoint after the other, until one answers for itself. The error
 // names them all.
 func (o *Operator) each(ctx context.Context, call func(ocspb.OperatorsClient) error) error {
-	failed := &noControllerError{}
+	failed := &remoteError{}
 	var why []string
 	for i, conn := range o.conns {
 		err := tidy(fromStatus(call(ocspb.NewOperatorsClient(conn))))

@@ -271,7 +271,7 @@ func (l *Leader) acquire(lease ocsctl.Lease) {
 func (l *Leader) checkAwaits() {
 	for i := 0; i < len(l.awaits); {
 		w := l.awaits[i]
-		epoch, err := l.p.Switches().Poll(w.plane)
+		epoch, _, err := l.p.State(w.plane)
 		switch {
 		case err != nil || int32(epoch-w.epoch) >= 0:
 		case l.c.Failed():

@@ -150,31 +150,24 @@ func (o *Path) entry(s calls.Shape, a *planning.Agreed, use planeset.Set, now []
 	if e := o.session.Programs.Get(key); e != nil {
 		return e, nil
 	}
-	col, err := dispatch.BuildSchedule(&s, c.Ranks, dispatch.Circuits, c.Cfg, p.Site.Pods)
-	if err != nil {
-		return nil, err
-	}
 	args := program.Args{
-		Rank: c.Rank, Count: int64(s.Count), ElemSize: int64(s.Type.Size()), InPlace: s.InPlace,
 		Signature: program.Signature(uint64(s.Signature()), key.Plan, key.Maps, uint64(use)), Problem: a.Problem,
-		StepOf:       a.StepOf,
-		SectionSteps: sectionSteps,
+		StepOf: a.StepOf, SectionSteps: sectionSteps,
 	}
 	if setup {
 		args.Current = use.SpreadMaps(ticket.MapsOf(now, use), len(p.Site.Planes))
 	}
-	k := calls.KernelsOf(&s, c.Ranks)
-	args.Scale = k.Scale != nil
-	prog, err := program.Lower(col.Steps, use.Spread(a.Plan, len(p.Site.Planes)), args)
+	plan := use.Spread(a.Plan, len(p.Site.Planes))
+	e, err := dispatch.Lower(c, &s, dispatch.Circuits, p.Site.Pods, plan, args)
 	if err != nil {
-		return nil, fmt.Errorf("shim: %v: algorithm %s, planner %s: %w", s.Kind, col.Algorithm, a.Plan.Planner, err)
+		return nil, err
 	}
-	e := &dispatch.Entry{Prog: prog, Algorithm: col.Algorithm, Kernels: k, Plan: a.Plan}
+	e.Plan = a.Plan // which has a digest; a spread plan has none
 	o.session.Programs.Put(key, e)
 	o.session.Programs.Trace(c, &s, e)
 	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, planner %s, predicted %.1f us, plan %.12s "+
 		"on %d of %d planes, setup %v",
-		c.Rank, s.Kind, s.Count, s.Type, s.Root, col.Algorithm, a.Plan.Planner, a.Plan.CCTUS, a.Plan.Digest, use.Len(),
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, e.Algorithm, a.Plan.Planner, a.Plan.CCTUS, a.Plan.Digest, use.Len(),
 		len(p.Site.Planes), setup)
 	return e, nil
 }

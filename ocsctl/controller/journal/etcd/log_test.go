@@ -40,7 +40,7 @@ func TestLog(t *testing.T) {
 }
 
 // slow matches etcd's warnings of a slow machine, which are true.
-var slow = regexp.MustCompile(`took too long|slow fdatasync|overloaded`)
+var slow = regexp.MustCompile(`took too long|slow fdatasync|overloaded|request stats`)
 
 // TestQuietStart: nothing is logged while all is well.
 func TestQuietStart(t *testing.T) {
