@@ -420,8 +420,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestClosedInTurn checks that the root of a gather uses the chunk of each rank that stores it after the root has looked
-// for it, and then closes its end.
+// TestClosedInTurn checks that the root of a gather uses the chunk of each rank that stores it after the root has
+// looked for it, and then closes its end.
 func TestClosedInTurn(t *testing.T) {
 	g := newGroup(t, 4, 1)
 	j := &job{coll: schedule.Gather, typ: datatype.Int32, count: 4}
