@@ -130,6 +130,14 @@ func TestBenchAlgorithm(t *testing.T) {
 	}
 }
 
+// TestBenchNarrowSums: the sum of many ones would be 8 in the narrowest type, where 8+1 is 8. The expected sums of 12
+// ranks are exact, too.
+func TestBenchNarrowSums(t *testing.T) {
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
+	start(t, t.TempDir(), lightpath, "bench", "allreduce", "-n", "12", "-b", "14K", "-e", "14K", "-i", "1", "-w", "0",
+		"-d", "f8e5m2", "--transport", "shm")
+}
+
 // TestBenchUnderMPI lets mpirun start the ranks, directly and by a script that runs the benchmark twice.
 func TestBenchUnderMPI(t *testing.T) {
 	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")

@@ -22,13 +22,18 @@ static uint32_t hash(int rank, uint64_t i) {
   return (uint32_t)(x >> 32);
 }
 
-/* The value of element i of a rank. Products: 2 in one place out of eight, else 1. 8-bit floats have 3
- * or 2 bits of mantissa: 1 in one place out of four, else 0. Others: -2..2, or 0..4 unsigned. */
+/* Whether a rank is one of the eight that place i belongs to. Ranks 0 to 7 have three of four places. */
+static int has_place(int rank, uint64_t i) { return rank / 8 == (i % 4 < 3 ? 0 : 1 + __builtin_ctzll(i / 4 + 1)); }
+
+/* The value of element i of a rank. Products: 2 in one place out of eight, else 1. Others: -2..2, or 0..4 unsigned.
+ * 8-bit floats: 1 in one place out of four, else 0. They hold whole numbers up to 8, and powers of two up to 256. So in
+ * each place at most eight ranks have a 1, or a 2 of a product. */
 static int value(const struct run *r, int rank, uint64_t i) {
   uint32_t h = hash(rank, i);
   int reduces = r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
-  if (reduces && r->op == ncclProd) return (h & 7) == 0 ? 2 : 1;
-  if (is_fp8(r->type)) return (h & 3) == 0;
+  int large = !is_fp8(r->type) || has_place(rank, i);
+  if (reduces && r->op == ncclProd) return (h & 7) == 0 && large ? 2 : 1;
+  if (is_fp8(r->type)) return (h & 3) == 0 && large;
   return (int)(h % 5) - (is_signed(r->type) ? 2 : 0);
 }
 
@@ -143,11 +148,7 @@ static int reduction_matches(const void *recv, const struct run *r, uint64_t at,
   }
   if (!is_float(r->type)) return int_matches(recv, r->type, at, r->op == ncclAvg ? acc / world : acc);
   double got = load_float(recv, r->type, at), want = (double)acc;
-  if (r->op != ncclAvg) {
-    /* More than 8 ones do not fit the mantissa of the smallest format. */
-    double slack = is_fp8(r->type) && fabs(want) > 8 ? fabs(want) / 4 : 0;
-    return fabs(got - want) <= slack;
-  }
+  if (r->op != ncclAvg) return got == want;
   static const double ulp[] = {[ncclFloat16] = 0x1p-10,   [ncclFloat32] = 0x1p-23,     [ncclFloat64] = 0x1p-52,
                                [ncclBfloat16] = 0x1p-7,   [ncclFloat8e4m3] = 0x1p-3,   [ncclFloat8e5m2] = 0x1p-2};
   return fabs(got - want / world) <= ulp[r->type] * (double)magnitude;

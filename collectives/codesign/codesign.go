@@ -95,8 +95,9 @@ func (s *search) among(names []string) (*Choice, error) {
 // candidate is an alternative together with its problem and its best plan.
 type candidate struct {
 	Alternative
-	planned bool  // a planner has found a plan
-	failed  error // error of the first planner that found none
+	planned bool   // a planner has found a plan
+	failed  error  // error of the first planner that found none
+	proof   string // of LowerBoundUS
 	// Only the best candidates keep these. For the others, solve computes the problem again.
 	problem *plans.Problem
 	plan    *plans.Plan
@@ -215,12 +216,15 @@ func (s *search) solve(c *candidate, name string, effort time.Duration) {
 		return
 	}
 	s.planned = true
-	c.LowerBoundUS = max(c.LowerBoundUS, plan.LowerBoundUS)
+	if plan.LowerBoundUS >= c.LowerBoundUS {
+		c.LowerBoundUS, c.proof = plan.LowerBoundUS, plan.BoundProof
+	}
 	if !c.planned || plan.CCTUS < c.CCTUS-plans.Tolerance(plan.CCTUS, c.CCTUS) {
 		c.planned, c.plan, c.CCTUS, c.Planner = true, plan, plan.CCTUS, plan.Planner
 	}
-	if c.plan != nil && c.plan.LowerBoundUS < c.LowerBoundUS { // this plan is worse, but its bound is better
-		c.plan.LowerBoundUS, c.plan.BoundProof = min(plan.LowerBoundUS, c.plan.CCTUS), plan.BoundProof
+	c.LowerBoundUS = min(c.LowerBoundUS, c.CCTUS) // planners round differently
+	if c.plan != nil {
+		c.plan.LowerBoundUS, c.plan.BoundProof = c.LowerBoundUS, c.proof
 	}
 }
 

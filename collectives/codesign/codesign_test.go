@@ -66,7 +66,8 @@ func verify(t *testing.T, r Request, ch *Choice) {
 		t.Errorf("%s: %v", ch.Algorithm, err)
 	}
 	first := ch.Considered[0]
-	if first.Algorithm != ch.Algorithm || first.CCTUS != ch.Plan.CCTUS || first.Planner != ch.Plan.Planner {
+	if first.Algorithm != ch.Algorithm || first.CCTUS != ch.Plan.CCTUS || first.Planner != ch.Plan.Planner ||
+		first.LowerBoundUS != ch.Plan.LowerBoundUS {
 		t.Errorf("%+v is first, but %s by %s is chosen", first, ch.Algorithm, ch.Plan.Planner)
 	}
 	for i, a := range ch.Considered {
@@ -255,6 +256,20 @@ func TestRadices(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestBounds: planners round differently, but the bound of an alternative is never above its completion time. The plan
+// has the best bound of all planners.
+func TestBounds(t *testing.T) {
+	for kind, c := range map[plans.CircuitKind]schedule.Collective{
+		plans.Simplex: schedule.Gather, plans.Duplex: schedule.Scatter,
+	} {
+		r := Request{
+			Collective: c, Ranks: 12, Bytes: 1e9, Fabric: fabric(2, kind), Options: counted(time.Millisecond),
+		}
+		r.Fabric.Forwarding = true
+		verify(t, r, choose(t, r))
 	}
 }
 

@@ -64,8 +64,8 @@ type progress struct {
 	// How many peers' chunks have been seen, counted from this rank on, for the next chunk to reduce or consume.
 	seenFilled, seenReduced int
 
-	peer int  // the rank that this one waits for
-	gone bool // peer had closed its end before the last look
+	peer int // the rank that this one waits for
+	gone int // 1 + the last rank that had closed its end when this one waited for it
 }
 
 // Bind prepares o for a call. begin sets the fields that Bind leaves.
@@ -91,7 +91,6 @@ func (o *Op) Poll() (moved, done bool, err error) {
 		moved = true
 	}
 	if moved {
-		o.gone = false
 		return true, false, nil
 	}
 	return false, false, o.lost()
@@ -260,14 +259,14 @@ func (o *Op) haveReduced(k uint64) bool {
 	return true
 }
 
-// lost returns an error if the peer that this rank waits for has closed its end. A chunk that the peer stored before
-// counts, so lost returns the error only at the second look.
+// lost returns an error if the peer that this rank waits for has closed its end. The peer may have stored a chunk after
+// this rank looked for it, and then closed. So lost returns the error only if the peer had closed before that look.
 func (o *Op) lost() error {
 	if !o.a.end.Closed(o.peer) {
 		return nil
 	}
-	if !o.gone {
-		o.gone = true
+	if o.gone != o.peer+1 {
+		o.gone = o.peer + 1
 		return nil
 	}
 	return fmt.Errorf("sharedmem: rank %d, operation %d: %w: rank %d has closed its memory", o.a.rank, o.Seq,

@@ -50,7 +50,7 @@ func (o *Op) cut() {
 	switch {
 	case need <= smallRoom && !o.path.reduces:
 		o.ring, o.chunk, o.inline = small, o.Block, need <= inlineMax
-	case need <= middleRoom && !o.path.reduces && !o.mayPublish(true) && !o.mappable():
+	case need <= middleRoom && !o.path.reduces && !o.mappable():
 		o.ring, o.chunk = middle, o.Block
 	case o.Block <= o.chunk:
 		o.chunk = o.Block

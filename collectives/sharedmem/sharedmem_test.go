@@ -420,6 +420,25 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// TestClosedInTurn checks that the root of a gather uses the chunk of each rank that stores it after the root has
+// looked for it, and then closes its end.
+func TestClosedInTurn(t *testing.T) {
+	g := newGroup(t, 4, 1)
+	j := &job{coll: schedule.Gather, typ: datatype.Int32, count: 4}
+	g.bind(t, j)
+	for r := 1; r < 4; r++ {
+		g.ends[0].closed[r] = true
+		if _, done, err := j.ops[0].Poll(); err != nil || done {
+			t.Fatalf("waiting for rank %d: done %v, %v", r, done, err)
+		}
+		_, _, _ = j.ops[r].Poll()
+	}
+	if _, done, err := j.ops[0].Poll(); err != nil || !done {
+		t.Fatalf("done %v, %v", done, err)
+	}
+	j.check(t)
+}
+
 // TestTooLittleMemory checks that too little memory gives no arena.
 func TestTooLittleMemory(t *testing.T) {
 	if New(&end{mem: make([]byte, 3*perRank(fewSlots)-1)}, 3, 0) != nil || New(&end{}, 2, 1) != nil {

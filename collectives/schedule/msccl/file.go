@@ -22,9 +22,10 @@ var (
 
 // Limits of a file, so that a small file cannot cause large allocations.
 const (
-	maxText   = 64 << 20 // bytes of a file
-	maxPlaces = 1 << 21  // chunks of all inputs and outputs; chunks of one scratch buffer
-	maxPieces = 1 << 22  // chunks moved by all steps
+	maxText    = 64 << 20 // bytes of a file
+	maxPlaces  = 1 << 21  // chunks of all inputs and outputs; chunks of one scratch buffer
+	maxPieces  = 1 << 22  // chunks moved by all steps
+	maxScratch = 1 << 24  // chunks of the schedule's scratch of all ranks
 )
 
 // MaxCount is the largest number of chunks per step that MSCCL's runtimes accept.

@@ -123,5 +123,9 @@ func (f *File) arrange(root int, use inputUse, batchSends bool, disjoint bool) (
 		}
 	}
 	b.finish()
+	if places := s.Blocks[schedule.Scratch] * sub * s.Ranks; places > maxScratch {
+		return nil, fmt.Errorf("%w: the steps need scratch of %d chunks on all gpus together, want at most %d",
+			ErrFormat, places, maxScratch)
+	}
 	return s, nil
 }

@@ -2,6 +2,7 @@ package msccl
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -74,5 +75,32 @@ func TestManyWaits(t *testing.T) {
 	require.NoError(t, err)
 	if len(s.Steps) != 1 {
 		t.Errorf("%d steps", len(s.Steps))
+	}
+}
+
+// TestScratchOfAllRanks: a schedule gives every rank whole blocks of scratch. A small file on large blocks can fill the
+// first chunk of thousands of blocks, and its proof would take gigabytes.
+func TestScratchOfAllRanks(t *testing.T) {
+	const ranks, sub = 8, 1 << 12
+	var b strings.Builder
+	fmt.Fprintf(&b, `<algo name="x" proto="LL" nchannels="1" nchunksperloop="%d" ngpus="%d" coll="broadcast" inplace="0">`,
+		sub, ranks)
+	for g := range ranks {
+		fmt.Fprintf(&b, `<gpu id="%d" i_chunks="1" o_chunks="1" s_chunks="%d">`, g, maxPlaces)
+		if g == 0 {
+			b.WriteString(`<tb id="0" send="-1" recv="-1" chan="0">`)
+			for i := range maxScratch/(ranks*sub) + 1 {
+				fmt.Fprintf(&b, `<step s="%d" type="cpy" srcbuf="i" srcoff="0" dstbuf="s" dstoff="%d" cnt="1" depid="-1" deps="-1"`+
+					` hasdep="0"/>`, i, i)
+			}
+			b.WriteString(`</tb>`)
+		}
+		b.WriteString(`</gpu>`)
+	}
+	b.WriteString(`</algo>`)
+	f, err := Decode([]byte(b.String()))
+	require.NoError(t, err)
+	if _, err = f.Schedule(0); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "scratch") {
+		t.Error(err)
 	}
 }
