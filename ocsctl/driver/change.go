@@ -236,10 +236,11 @@ func (j *judge) light(ctx context.Context) {
 	if len(up) == 0 {
 		return
 	}
-	if clock.Sleep(ctx, j.tol.Averaging) != nil {
-		return
+	var dbm []float64
+	err := clock.Sleep(ctx, j.tol.Averaging)
+	if err == nil {
+		dbm, err = j.p.Light(ctx, up)
 	}
-	dbm, err := j.p.Light(ctx, up)
 	for i, pair := range up {
 		switch {
 		case err != nil:
@@ -298,10 +299,11 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 		}
 		all = append(all, v)
 	}
+	noMap := errors.Is(j.read, ErrNotMatching)
 	switch {
-	case j.lost != nil && j.read != nil:
+	case j.read != nil && (j.lost != nil || !noMap):
 		return all, fmt.Errorf("%w: %w", ErrUnknownOutcome, OneLine(j.lost, j.read))
-	case errors.Is(j.read, ErrNotMatching):
+	case noMap:
 		return all, j.read
 	case errors.Is(sent, ErrRefused), errors.Is(sent, ErrFenced):
 		return all, sent
