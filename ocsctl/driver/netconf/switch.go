@@ -286,6 +286,7 @@ func (w *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 				if h.State == stateUnsupported {
 					h.State = ""
 				}
+				h.Unready = h.State != "" && h.State != stateEnabled
 				h.PowerDBm, h.HasPower = powers[id]
 				all = append(all, h)
 			}
