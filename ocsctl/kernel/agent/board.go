@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -112,7 +113,10 @@ func dial(h fabric.Host, t TLS) (*remote, error) {
 		return nil, a.failed(fmt.Errorf("off loopback %s needs a CA, a certificate and a key", h.Address))
 	}
 	var err error
-	a.conn, err = grpc.NewClient("passthrough:///"+h.Address, grpc.WithTransportCredentials(creds),
+	// Proxies of the environment are for the web. A host that is back is found at the next look.
+	retry := backoff.Config{BaseDelay: lookEvery / 4, Multiplier: 2, Jitter: 0.2, MaxDelay: lookEvery}
+	a.conn, err = grpc.NewClient("passthrough:///"+h.Address, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: patience}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, a.failed(err)

@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"lightpath/internal/require"
+	"lightpath/ocsctl/controller/rpc/labcerts"
 	"lightpath/ocsctl/kernel/agent/agentpb"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -77,6 +81,39 @@ func record(t *testing.T) (*recorder, *Board) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	return all, b
+}
+
+// A controller reaches agents directly, whatever proxy its environment names for the web. The test runs itself again,
+// because a process reads its proxies only once.
+func TestNoProxy(t *testing.T) {
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer proxy.Close()
+	if os.Getenv("HTTPS_PROXY") == "" {
+		again := exec.Command(os.Args[0], "-test.run=^TestNoProxy$")
+		again.Env = append(os.Environ(), "HTTPS_PROXY=http://"+proxy.Addr().String())
+		if text, err := again.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		require.NoError(t, proxy.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
+		if conn, err := proxy.Accept(); err == nil {
+			conn.Close()
+			t.Error("the proxy was asked for the agent")
+		}
+		return
+	}
+	ca, err := labcerts.Create(t.TempDir(), time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, ca.Issue(labcerts.Subject{Name: "controller", Life: time.Hour}))
+	a, err := dial(fabric.Host{Name: "h", Ranks: 1, Address: "agent.invalid:1"}, TLS{ca.Path("ca.pem"),
+		ca.Path("controller.pem"), ca.Path("controller.key")})
+	require.NoError(t, err)
+	defer a.conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := a.client.Look(ctx, &agentpb.LookRequest{}); err == nil {
+		t.Error("an agent without an address answers")
+	}
 }
 
 // No circuit is lit on any host while one that must go for it stands on another.
