@@ -230,7 +230,7 @@ func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 				continue
 			}
 			h := driver.Health{Port: label, State: brief.Line(p.Word), Failed: p.State == dialect.Failed,
-				Unready: p.Word != "" && p.State != dialect.Up}
+				Unready: p.State == dialect.Blocked || p.State == dialect.Pending}
 			dbm := p.Input
 			if i == 1 {
 				dbm = p.Output
