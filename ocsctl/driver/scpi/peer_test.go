@@ -194,7 +194,7 @@ func TestAnotherSwitch(t *testing.T) {
 	}
 }
 
-// TestUnidentified: a switch that has just started answers *IDN? with other words. Only one that says who it is is asked
+// TestUnidentified: a switch that has just started answers *IDN? with other words. Only an identified switch is asked
 // for its map.
 func TestUnidentified(t *testing.T) {
 	idents := make(chan string, 3)

@@ -362,8 +362,8 @@ func (s *swtch) light(ctx context.Context, ports []int) ([]float64, error) {
 	return all, err
 }
 
-// unexpected ends the session after an answer of another form, which may be the answer to an earlier line. The next line
-// opens another session, which identifies and probes the switch again.
+// unexpected ends the session after an answer of another form, which may be the answer to an earlier line. The next
+// line opens another session, which identifies and probes the switch again.
 func (s *swtch) unexpected(err error) error {
 	if err != nil {
 		s.wire.close()
