@@ -120,7 +120,7 @@ func TestNoProxy(t *testing.T) {
 	a, err := dial(fabric.Host{Name: "h", Ranks: 1, Address: "agent.invalid:1"}, TLS{ca.Path("ca.pem"),
 		ca.Path("controller.pem"), ca.Path("controller.key")})
 	require.NoError(t, err)
-	defer a.conn.Close()
+	defer func() { _ = a.conn.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := a.client.Look(ctx, &agentpb.LookRequest{}); err == nil {
