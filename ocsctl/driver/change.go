@@ -88,8 +88,7 @@ func Carry(ctx context.Context, p Protocol, c Change, tol Tolerance) ([]Circuit,
 		refused, sent = p.Send(ctx, c.Token, remove, add)
 		j.took(append(slices.Clone(remove), add...), refused, sent)
 	}
-	nothing := errors.Is(sent, ErrRefused) || errors.Is(sent, ErrFenced)
-	if nothing || !j.settle(ctx) && j.read != nil {
+	if j.nothing || !j.settle(ctx) && j.read != nil {
 		j.look(ctx, false)
 	}
 	j.light(ctx)
@@ -106,6 +105,7 @@ type judge struct {
 	touched  []bool // the change removes or makes a circuit of the port
 	judged   []bool // touched, or the circuit is to be verified
 	refused  []error
+	nothing  bool  // the switch accepted nothing
 	lost     error // why the answer is unknown
 	observed circuit.Permutation
 	read     error // of the last attempt to read the map
@@ -130,12 +130,11 @@ func newJudge(p Protocol, c Change, tol Tolerance) *judge {
 
 // took records the ports whose requests were refused.
 func (j *judge) took(asked []circuit.Pair, refused []error, err error) {
-	nothing := errors.Is(err, ErrRefused) || errors.Is(err, ErrFenced)
-	if !nothing {
+	if j.nothing = errors.Is(err, ErrRefused) || errors.Is(err, ErrFenced); !j.nothing {
 		j.lost = err
 	}
 	for i, pair := range asked {
-		if nothing {
+		if j.nothing {
 			j.refused[pair.From] = err
 		} else if i < len(refused) && refused[i] != nil && j.refused[pair.From] == nil {
 			j.refused[pair.From] = refused[i]
@@ -236,10 +235,11 @@ func (j *judge) light(ctx context.Context) {
 	if len(up) == 0 {
 		return
 	}
-	if clock.Sleep(ctx, j.tol.Averaging) != nil {
-		return
+	var dbm []float64
+	err := clock.Sleep(ctx, j.tol.Averaging)
+	if err == nil {
+		dbm, err = j.p.Light(ctx, up)
 	}
-	dbm, err := j.p.Light(ctx, up)
 	for i, pair := range up {
 		switch {
 		case err != nil:
@@ -298,12 +298,13 @@ func (j *judge) report(ctx context.Context, sent error) ([]Circuit, error) {
 		}
 		all = append(all, v)
 	}
+	noMap := errors.Is(j.read, ErrNotMatching)
 	switch {
-	case j.lost != nil && j.read != nil:
+	case j.read != nil && (j.lost != nil || !noMap):
 		return all, fmt.Errorf("%w: %w", ErrUnknownOutcome, OneLine(j.lost, j.read))
-	case errors.Is(j.read, ErrNotMatching):
+	case noMap:
 		return all, j.read
-	case errors.Is(sent, ErrRefused), errors.Is(sent, ErrFenced):
+	case j.nothing:
 		return all, sent
 	case bad > 0 && ctx.Err() != nil:
 		return all, fmt.Errorf("%w: %w", ErrUnknownOutcome, ctx.Err())

@@ -121,6 +121,8 @@ func TestCarry(t *testing.T) {
 			is: driver.ErrUnknownOutcome, none: true},
 		"lost, read once, lost again": {f: fake{maps: []mapAnswer{{before, nil}, {nil, errLost}}, sendErr: errLost},
 			want: driver.ReadBack, is: driver.ErrUnknownOutcome, bad: [2]bool{true, true}},
+		"answered, read once, lost": {f: fake{maps: []mapAnswer{{before, nil}, {nil, errLost}}},
+			want: driver.ReadBack, is: driver.ErrUnknownOutcome, bad: [2]bool{true, true}},
 		"answered, never read": {f: fake{maps: []mapAnswer{{nil, errLost}}}, want: driver.ReadBack,
 			is: driver.ErrUnknownOutcome, none: true},
 		"no matching afterwards": {f: fake{maps: []mapAnswer{{after, driver.ErrNotMatching}}}, want: driver.ReadBack,
@@ -250,6 +252,23 @@ func TestLostAnswerIsTold(t *testing.T) {
 			driver.Tolerance{Settle: time.Second})
 		if !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "Unavailable: busy") || len(all) != 2 ||
 			!strings.Contains(all[0].Reason, "Unavailable: busy") {
+			t.Errorf("%v: %+v", err, all)
+		}
+	})
+}
+
+// TestTimeEndsBeforeLight: the time of a change ends while the meters still average over earlier light. Its circuits
+// are not verified.
+func TestTimeEndsBeforeLight(t *testing.T) {
+	before, after := circuit.Permutation{1, 0}, circuit.Permutation{0, 1}
+	synctest.Test(t, func(t *testing.T) {
+		f := fake{before: before, maps: []mapAnswer{{after, nil}}, states: states(driver.Up, driver.Up),
+			light: []float64{-60, -60}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		all, err := driver.Carry(ctx, &f, driver.Change{Before: before, After: after, Want: driver.Light},
+			driver.Tolerance{Averaging: 2 * time.Second})
+		if !errors.Is(err, driver.ErrUnknownOutcome) || len(all) != 2 || all[0].Reason == "" {
 			t.Errorf("%v: %+v", err, all)
 		}
 	})

@@ -111,6 +111,7 @@ type Health struct {
 	Port     string  `json:"port"`
 	State    string  `json:"state"`               // the switch's word: TUNED, BLOCKED, ENABLED, ...; "": it reports none
 	Failed   bool    `json:"failed"`              // the port cannot carry light
+	Unready  bool    `json:"-"`                   // it carries none now: it is blocked, disabled or moves
 	PowerDBm float64 `json:"power_dbm,omitempty"` // received; 0 unless HasPower
 	HasPower bool    `json:"has_power"`
 }

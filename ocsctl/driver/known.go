@@ -52,7 +52,7 @@ func (r Rule) judge(f fact) (Level, string) {
 	case f.state == Failed:
 		return ReadBack, "the switch reports a failed port"
 	case f.state == Pending:
-		return ReadBack, "the circuit is not up in time"
+		return ReadBack, "the circuit is not up"
 	}
 	level := ReadBack
 	if f.state == Up {
@@ -131,6 +131,10 @@ func (k *Known) looked(table circuit.Permutation, health []Health, at time.Time)
 		}
 		in, out := &health[r], &health[n+c.Observed]
 		f := fact{state: stateOf(in, out), dbm: c.fact.dbm}
+		if f.state == Pending && c.fact.state != Pending && c.Reason == "" {
+			c.fact.state = Pending // the switch may adjust a mirror; the next look judges
+			continue
+		}
 		if at.Sub(c.changed) < k.rule.Window {
 			if c.Reason != "" {
 				continue // the meters cannot show yet that it has become good
@@ -147,6 +151,8 @@ func stateOf(in, out *Health) State {
 	switch {
 	case in.Failed || out.Failed:
 		return Failed
+	case in.Unready || out.Unready:
+		return Pending
 	case in.State == "" || out.State == "":
 		return Unsaid
 	}

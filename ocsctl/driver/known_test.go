@@ -92,6 +92,32 @@ func TestKnownByLooks(t *testing.T) {
 	}
 }
 
+// TestKnownUnready checks that a circuit with a blocked port is not good, and that one look may fall into a motion.
+func TestKnownUnready(t *testing.T) {
+	swap := circuit.Shift(2, 1)
+	l := newLedger(t, Light)
+	look := func(unready bool) {
+		health := make([]Health, 4)
+		for i := range health {
+			health[i] = Health{State: "TUNED", Unready: unready && i == 3}
+		}
+		l.looked(swap, health, l.now)
+	}
+	for _, c := range []struct {
+		unready bool
+		level   Level
+		reason  string
+	}{{false, Status, ""}, {true, Status, ""}, {false, Status, ""}, {true, Status, ""}, {true, ReadBack, "not up"},
+		{true, ReadBack, "not up"}, {false, Status, ""}} {
+		look(c.unready)
+		l.is(0, c.level, c.reason)
+		l.is(1, Status, "")
+	}
+	l.made(swap, swap, Unverified)
+	look(true) // it was not good before
+	l.is(0, ReadBack, "not up")
+}
+
 // TestKnownWindow: for the window of the meters after a change no look makes good what the change found bad,
 // or takes old light for new.
 func TestKnownWindow(t *testing.T) {

@@ -7,7 +7,10 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"lightpath/ocsctl/controller"
+	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
 
@@ -63,10 +66,19 @@ type frameLog struct {
 	failed  error          // the writer's first error; read after done
 }
 
-// newFrameLog creates or truncates the file.
+// newFrameLog creates or truncates the file. If another switch still writes it, the error wraps local.ErrRunning.
 func newFrameLog(path string, ports, planes int) (*frameLog, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
+		return nil, fmt.Errorf("emulator: frame log: %w", err)
+	}
+	if err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("%s: a switch with it is %w", path, local.ErrRunning)
+	} else if err = file.Truncate(0); errors.Is(err, unix.EINVAL) {
+		err = nil // a pipe
+	}
+	if err != nil {
+		file.Close()
 		return nil, fmt.Errorf("emulator: frame log: %w", err)
 	}
 	l := &frameLog{file: file, free: make(chan []byte, logChunks), full: make(chan []byte, logChunks)}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/internal/require"
+	"lightpath/ocsctl/controller/local"
 	"lightpath/plans/circuit"
 )
 
@@ -45,6 +46,27 @@ func TestLogComesBack(t *testing.T) {
 		[]SwitchRecord{change}) {
 		t.Errorf("%d frames, %v", len(l.Frames), l.Switches)
 	}
+}
+
+// TestLogOfARunningSwitch: a switch that is started twice by mistake leaves the log of the first as it is.
+func TestLogOfARunningSwitch(t *testing.T) {
+	c := fourPorts(t)
+	c.FrameLog = filepath.Join(t.TempDir(), "log")
+	first, err := Start(c)
+	require.NoError(t, err)
+	require.NoError(t, first.core.Do(func(int64) {
+		for i := range 2 * logChunk / recordSize { // so that a part of it is in the file
+			first.log.frame(sampleFrame(i))
+		}
+	}))
+	if second, err := Start(c); !errors.Is(err, local.ErrRunning) {
+		t.Errorf("%v, %v", second, err)
+	}
+	require.NoError(t, first.Close())
+	if _, err := ReadLog(c.FrameLog); err != nil {
+		t.Error(err)
+	}
+	start(t, c) // the next one begins it anew
 }
 
 func TestLogCutOffAnywhere(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightpath/collectives/transport/internal/counts"
+	"lightpath/collectives/transport/internal/frames"
 	"lightpath/collectives/wire"
 )
 
@@ -54,58 +55,28 @@ func (b *sendBatch) send(fd, n int) (int, unix.Errno) {
 	return int(taken), 0
 }
 
-// frame is a received datagram.
-type frame struct {
-	hdr  wire.Header
-	data []byte // the payload, in buf
-	buf  []byte
-	next *frame // in the pool
-}
-
-// pool holds the free frames of a plane. It never shrinks, so the steady state does not allocate. The windows limit
-// its size.
-type pool struct {
-	free *frame
-	size int // of a buffer in bytes
-}
-
-func (p *pool) get() *frame {
-	f := p.free
-	if f == nil {
-		return &frame{buf: make([]byte, p.size)}
-	}
-	p.free = f.next
-	return f
-}
-
-func (p *pool) put(f *frame) {
-	f.data = nil
-	f.next = p.free
-	p.free = f
-}
-
 // recvBatch is the memory of a recvmmsg call. A frame that enters a queue is replaced by a free one.
 type recvBatch struct {
 	msgs   [recvFrames]mmsghdr
 	iovs   [recvFrames]unix.Iovec
 	addrs  [recvFrames]counts.RawAddr
-	frames [recvFrames]*frame
+	frames [recvFrames]*frames.Frame
 }
 
-func (b *recvBatch) init(p *pool) {
+func (b *recvBatch) init(p *frames.Pool) {
 	for i := range b.msgs {
 		b.msgs[i].hdr.Iov = &b.iovs[i]
 		b.msgs[i].hdr.SetIovlen(1)
 		b.msgs[i].hdr.Name = &b.addrs[i].Raw[0]
-		b.use(i, p.get())
+		b.use(i, p.Get())
 	}
 }
 
 // use makes f the buffer of message i.
-func (b *recvBatch) use(i int, f *frame) {
+func (b *recvBatch) use(i int, f *frames.Frame) {
 	b.frames[i] = f
-	b.iovs[i].Base = &f.buf[0]
-	b.iovs[i].SetLen(len(f.buf))
+	b.iovs[i].Base = &f.Buf[0]
+	b.iovs[i].SetLen(len(f.Buf))
 }
 
 // receive receives datagrams and returns their number.
@@ -125,5 +96,5 @@ func (b *recvBatch) receive(fd int) (int, unix.Errno) {
 // datagram returns message i, and false if it was longer than a frame may be.
 func (b *recvBatch) datagram(i int) ([]byte, bool) {
 	m := &b.msgs[i]
-	return b.frames[i].buf[:m.len], m.hdr.Flags&unix.MSG_TRUNC == 0
+	return b.frames[i].Buf[:m.len], m.hdr.Flags&unix.MSG_TRUNC == 0
 }

@@ -2,9 +2,9 @@
 // ocsctl/kernel), or NICs behind a real OCS. A frame is one UDP datagram. The goroutine that drives the rank sends and
 // receives batches of frames with non-blocking system calls.
 //
-// The package imports transport, wire, internal/counts and internal/poller. It does not know circuits or eBPF programs:
-// the caller passes sockets, addresses and counters. It must not send anything except frames on a plane, because a
-// circuit leads one way. Credits use the control network.
+// The package imports transport, wire, and of internal counts, frames, nic and poller. It does not know circuits or
+// eBPF programs: the caller passes sockets, addresses and counters. It must not send anything except frames on a plane,
+// because a circuit leads one way. Credits use the control network.
 //
 // # Credits
 //

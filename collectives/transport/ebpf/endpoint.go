@@ -10,6 +10,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/internal/counts"
+	"lightpath/collectives/transport/internal/frames"
 	"lightpath/collectives/transport/internal/nic"
 	"lightpath/collectives/transport/internal/poller"
 )
@@ -139,7 +140,7 @@ func newPlane(e *Endpoint, id int, po *PlaneOptions, o *Options) (*plane, error)
 	p := &plane{
 		e: e, id: id, fd: po.FD, counters: po.Counters, readable: true,
 		payload: (room - headSize) &^ 7, // so that a frame splits no element
-		pool:    pool{size: room},
+		pool:    frames.Pool{Size: room},
 		peers:   make([]peer, len(o.Addrs)),
 	}
 	if po.BitsPerSecond > 0 {
@@ -155,7 +156,7 @@ func newPlane(e *Endpoint, id int, po *PlaneOptions, o *Options) (*plane, error)
 		}
 		p.peers[r] = peer{
 			addr: counts.NewRawAddr(o.Addrs[r].Planes[id].Addr), sendWindow: o.windowOf(r, id),
-			ring: make([]*frame, 1<<bits.Len64(recvWindow-1)),
+			ring: make([]*frames.Frame, 1<<bits.Len64(recvWindow-1)),
 		}
 	}
 	p.recvWindow = recvWindow

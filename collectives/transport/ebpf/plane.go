@@ -7,6 +7,7 @@ import (
 
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/internal/counts"
+	"lightpath/collectives/transport/internal/frames"
 	"lightpath/collectives/wire"
 )
 
@@ -32,7 +33,7 @@ type plane struct {
 	epoch  uint32 // of the last frame sent
 
 	rx       recvBatch
-	pool     pool
+	pool     frames.Pool // the windows limit its size
 	readable bool
 
 	// The counters of lost frames when the endpoint was connected, and the loss found since.
@@ -56,7 +57,7 @@ type peer struct {
 	// Frames from the peer. next is the number of the first unreleased frame, credited the value of next in the last
 	// credit sent. ring holds the frames that have arrived, by number modulo its length.
 	next, credited uint64
-	ring           []*frame
+	ring           []*frames.Frame
 	have           int    // frames in ring
 	rxPoll         uint64 // see [poller.Set.PollOnce]
 	gap            int    // consecutive checks in which frame next was missing although later ones had arrived
@@ -165,10 +166,10 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 			return nil, nil, p.fault()
 		}
 	}
-	return &f.hdr, f.data, nil
+	return &f.Header, f.Data, nil
 }
 
-func (q *peer) head() *frame { return q.ring[q.next&uint64(len(q.ring)-1)] }
+func (q *peer) head() *frames.Frame { return q.ring[q.next&uint64(len(q.ring)-1)] }
 
 // Release implements [transport.Plane].
 func (p *plane) Release(src int) {
@@ -187,7 +188,7 @@ func (p *plane) Release(src int) {
 	from.next++
 	from.have--
 	from.gap = 0
-	p.pool.put(f)
+	p.pool.Put(f)
 	if from.next-from.credited >= max(p.recvWindow/creditParts, 1) {
 		p.e.sendCredits(src, 0)
 	}
@@ -216,7 +217,7 @@ func (p *plane) receive() error {
 			first = fmt.Errorf("%w: at rank %d, plane %d: %w", transport.ErrCorrupt, p.e.rank, p.id, err)
 		}
 		if kept {
-			p.rx.use(i, p.pool.get())
+			p.rx.use(i, p.pool.Get())
 		}
 	}
 	return first
@@ -232,9 +233,9 @@ func (p *plane) accept(i int) (bool, error) {
 		err error
 	)
 	if !whole {
-		err = fmt.Errorf("datagram of more than %d bytes", len(f.buf))
+		err = fmt.Errorf("datagram of more than %d bytes", len(f.Buf))
 	} else {
-		seq, f.data, err = decode(b, &f.hdr)
+		seq, f.Data, err = decode(b, &f.Header)
 	}
 	if err != nil {
 		if p.rankOf(&p.rx.addrs[i]) < 0 {
@@ -242,29 +243,29 @@ func (p *plane) accept(i int) (bool, error) {
 		}
 		return false, err
 	}
-	h := &f.hdr
+	h := &f.Header
 	if int(h.Src) >= len(p.peers) || int(h.Src) == p.e.rank || !p.rx.addrs[i].Equal(&p.peers[h.Src].addr) {
 		return false, nil
 	}
 	if err := h.CheckFlow(int(h.Src), p.e.rank, p.id); err != nil {
 		return false, err
 	}
-	if len(f.data) > p.payload {
-		return false, fmt.Errorf("frame of %d bytes, want at most %d", len(f.data), p.payload)
+	if len(f.Data) > p.payload {
+		return false, fmt.Errorf("frame of %d bytes, want at most %d", len(f.Data), p.payload)
 	}
 	return p.enqueue(f, seq)
 }
 
 // enqueue stores a frame at its number. It reports false for a duplicate.
-func (p *plane) enqueue(f *frame, seq uint32) (bool, error) {
-	from := &p.peers[f.hdr.Src]
+func (p *plane) enqueue(f *frames.Frame, seq uint32) (bool, error) {
+	from := &p.peers[f.Header.Src]
 	ahead := int64(int32(seq - uint32(from.next)))
 	if ahead < 0 {
 		return false, nil // a duplicate of a released frame
 	}
 	if uint64(ahead) >= p.recvWindow {
 		return false, fmt.Errorf("frame %d of rank %d is beyond its window of %d frames from %d",
-			seq, f.hdr.Src, p.recvWindow, uint32(from.next))
+			seq, f.Header.Src, p.recvWindow, uint32(from.next))
 	}
 	slot := &from.ring[(from.next+uint64(ahead))&uint64(len(from.ring)-1)]
 	if *slot != nil {

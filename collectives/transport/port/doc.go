@@ -6,6 +6,6 @@
 // unless Peek asks for it, the endpoint copies it to a queue of its flow. A new frame needs two free slots and a
 // forwarded frame needs one (the bubble rule). So a ring of forwarders always makes progress.
 //
-// The package imports transport, wire, internal/sleep and the port memory of ocsctl/emulator. It does not know
-// circuits and requests no reconfigurations; package exec does both.
+// The package imports transport, wire, internal/frames, internal/sleep and the port memory of ocsctl/emulator. It does
+// not know circuits and requests no reconfigurations; package exec does both.
 package port

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/frames"
 	"lightpath/collectives/wire"
 	"lightpath/ocsctl/emulator"
 )
@@ -23,7 +24,7 @@ type plane struct {
 	data    []byte
 
 	queues []queue // by source: frames copied out of the ring, older than all frames in it
-	pool   pool
+	pool   frames.Pool
 }
 
 var _ transport.Forwarder = (*plane)(nil)
@@ -64,7 +65,7 @@ func (p *plane) Peek(src int) (*wire.Header, []byte, error) {
 		return nil, nil, err
 	}
 	if f := p.queues[src].first; f != nil {
-		return &f.hdr, f.data, nil
+		return &f.Header, f.Data, nil
 	}
 	for {
 		if ok, err := p.decodeHead(); !ok || int(p.head.Dst) != p.e.rank {
@@ -85,7 +86,7 @@ func (p *plane) Release(src int) {
 		return
 	}
 	if q := &p.queues[src]; q.first != nil {
-		p.pool.put(q.pop())
+		p.pool.Put(q.pop())
 	} else if p.decoded && int(p.head.Src) == src && int(p.head.Dst) == p.e.rank {
 		p.releaseHead()
 	}
@@ -190,13 +191,13 @@ func (p *plane) decode(slot []byte, tag uint32) (err error) {
 // enqueueHead copies the oldest frame of the ring, a frame for this rank, to the queue of its flow. It returns false
 // if the pool has reached its limit.
 func (p *plane) enqueueHead() bool {
-	f := p.pool.get(p.payload)
+	f := p.pool.Get()
 	if f == nil {
 		return false
 	}
-	f.hdr = p.head
-	f.data = f.buf[:copy(f.buf, p.data)]
-	p.queues[f.hdr.Src].push(f)
+	f.Header = p.head
+	f.Data = f.Buf[:copy(f.Buf, p.data)]
+	p.queues[f.Header.Src].push(f)
 	p.releaseHead()
 	return true
 }

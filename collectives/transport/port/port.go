@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lightpath/collectives/transport"
+	"lightpath/collectives/transport/internal/frames"
 	"lightpath/collectives/transport/internal/sleep"
 	"lightpath/collectives/wire"
 	"lightpath/ocsctl/emulator"
@@ -62,11 +63,10 @@ func New(o Options) (*Endpoint, error) {
 		if slots := m.TX.Free() + m.TX.Pending(); slots < 2 {
 			return nil, fmt.Errorf("port: plane %d: %d slots, want at least 2 for forwarding", id, slots)
 		}
+		payload := (room - wire.HeaderSize) &^ 7 // so that a frame splits no element
 		e.planes = append(e.planes, &plane{
-			e: e, id: id, mem: *m, health: o.Health,
-			payload: (room - wire.HeaderSize) &^ 7, // so that a frame splits no element
-			queues:  make([]queue, o.Ranks),
-			pool:    pool{limit: o.Stash},
+			e: e, id: id, mem: *m, health: o.Health, payload: payload, queues: make([]queue, o.Ranks),
+			pool: frames.Pool{Size: payload, Limit: o.Stash},
 		})
 	}
 	return e, nil

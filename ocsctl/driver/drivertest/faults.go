@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
@@ -55,6 +56,15 @@ func (s Suite) slowPair(t *testing.T) {
 	}
 	if v := r.verdict(verdicts, 2); v.Verified >= driver.Status || v.Reason == "" {
 		t.Errorf("%+v", v)
+	}
+	// Later looks do not find good what is still not up.
+	session := driver.NewSession(r.sw, mapped, driver.Rule{})
+	for range 2 {
+		_, err := session.Look(r.ctx())
+		require.NoError(t, err)
+	}
+	if session.Good(2) || !session.Good(3) {
+		t.Errorf("%+v, %+v", session.Circuit(2), session.Circuit(3))
 	}
 }
 

@@ -229,7 +229,8 @@ func (s *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 				all = append(all, driver.Health{Port: label, State: "not there", Failed: true})
 				continue
 			}
-			h := driver.Health{Port: label, State: brief.Line(p.Word), Failed: p.State == dialect.Failed}
+			h := driver.Health{Port: label, State: brief.Line(p.Word), Failed: p.State == dialect.Failed,
+				Unready: p.State == dialect.Blocked || p.State == dialect.Pending}
 			dbm := p.Input
 			if i == 1 {
 				dbm = p.Output

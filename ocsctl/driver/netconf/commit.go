@@ -49,8 +49,8 @@ func (t *transaction) commit(ctx context.Context) error {
 }
 
 // settle ends a confirmed commit: it confirms the commit if the switch has the requested map, and cancels it otherwise.
-// A refused confirmation means that the commit has ended already, or has not begun yet. Only with the locks, when no
-// older session can still act, can the driver distinguish these cases.
+// A refusal means that the commit has ended already, that it has not begun yet, or that an older session still has the
+// locks. Only with the locks, when no older session can still act, does it mean that the commit has ended.
 func (w *swtch) settle(ctx context.Context, locked bool) error {
 	p := w.pending
 	if p == nil {
@@ -69,7 +69,7 @@ func (w *swtch) settle(ctx context.Context, locked bool) error {
 	if err != nil && !errors.Is(err, driver.ErrRefused) {
 		return err
 	}
-	if err == nil || locked || !p.undone {
+	if err == nil || locked {
 		w.pending = nil
 	}
 	return nil

@@ -298,3 +298,43 @@ func lateCommit(t *testing.T) {
 		t.Fatalf("%+v, %v, confirmed: %v", report, err, confirmed)
 	}
 }
+
+// TestLingeringSession: the answer to a commit is lost, and the switch keeps the locks of the old session for a while.
+// The driver confirms the commit as soon as the switch lets it; otherwise the switch would undo a verified change.
+func TestLingeringSession(t *testing.T) { synctest.Test(t, lingeringSession) }
+
+func lingeringSession(t *testing.T) {
+	for _, waits := range []bool{false, true} { // whether the lock stays taken until the commit is confirmed
+		var asked, confirmed bool
+		locks := 0
+		refusal := func(id, tag string) string {
+			return reply(id, `<rpc-error><error-tag>`+tag+`</error-tag></rpc-error>`)
+		}
+		sw, err := openScript(script{goodHello(wire.CapCandidate, wire.CapConfirmed), func(op, id string) string {
+			lingers := asked && locks < 3
+			switch {
+			case op == "commit" && !asked:
+				asked = true
+				return ""
+			case op == "lock" && asked && !confirmed && (lingers || waits):
+				locks++
+				return refusal(id, "lock-denied")
+			case op == "commit" && lingers:
+				return refusal(id, "in-use")
+			case op == "commit":
+				confirmed = true
+			case op == "get" && asked:
+				return reply(id, rows(pair(1, 6)))
+			case op == "get":
+				return reply(id, "<data/>")
+			}
+			return reply(id, "<ok/>")
+		}})
+		require.NoError(t, err)
+		report, err := sw.Apply(context.Background(), driver.Change{Before: dark4, After: []int{1, -1, -1, -1}})
+		if err != nil || !confirmed {
+			t.Errorf("lock stays taken: %v: %+v, %v, confirmed: %v", waits, report, err, confirmed)
+		}
+		sw.Close() //nolint:errcheck // it returns nil
+	}
+}

@@ -78,23 +78,25 @@ func (w *swtch) use(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// connect opens a session if none works.
+// connect opens a session if none works, and settles a commit of an earlier call.
 func (w *swtch) connect(ctx context.Context) error {
 	if w.closed {
 		return errors.New("closed")
 	}
-	if w.session != nil && !w.session.broken {
-		return ctx.Err()
-	}
-	s, err := dial(ctx, w.open, w.wait)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !s.peer.Has(wire.OpticalNS) {
-		s.close()
-		return fmt.Errorf("%w: no module %s among its capabilities", driver.ErrProtocol, wire.OpticalModule)
+	if w.session == nil || w.session.broken {
+		s, err := dial(ctx, w.open, w.wait)
+		if err != nil {
+			return err
+		}
+		if !s.peer.Has(wire.OpticalNS) {
+			s.close()
+			return fmt.Errorf("%w: no module %s among its capabilities", driver.ErrProtocol, wire.OpticalModule)
+		}
+		w.session = s
 	}
-	w.session = s
 	return w.settle(ctx, false)
 }
 
@@ -284,6 +286,7 @@ func (w *swtch) Health(ctx context.Context) ([]driver.Health, error) {
 				if h.State == stateUnsupported {
 					h.State = ""
 				}
+				h.Unready = h.State != "" && h.State != stateEnabled
 				h.PowerDBm, h.HasPower = powers[id]
 				all = append(all, h)
 			}

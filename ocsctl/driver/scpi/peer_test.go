@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"lightpath/internal/require"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/driver"
@@ -189,6 +191,84 @@ func TestAnotherSwitch(t *testing.T) {
 		if _, err := sw.Read(context20(t)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
+	}
+}
+
+// TestUnidentified: a switch that has just started answers *IDN? with other words. Only an identified switch is asked
+// for its map.
+func TestUnidentified(t *testing.T) {
+	idents := make(chan string, 3)
+	for _, ident := range []string{"Polatis,N-OST-2x2,1,6.5", "starting", "Polatis,N-OST-2x2,2,6.5"} {
+		idents <- ident
+	}
+	asked := false
+	endpoint := say(t, func(line string) string {
+		switch {
+		case line == "*IDN?":
+			return <-idents + "\r\n"
+		case line == ":OXC:SWIT:SIZE?":
+			return "2,2\r\n"
+		case asked:
+			return "(@1),(@3)\r\n"
+		}
+		asked = true
+		return "" // hangs up
+	})
+	sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"}},
+		Timeout: hour})
+	require.NoError(t, err)
+	closeAfter(t, sw)
+	for _, says := range []string{"no answer", "no identification", "another switch answers"} {
+		if p, err := sw.Read(context20(t)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, %v, want %q", p, err, says)
+		}
+	}
+}
+
+// TestSecondAnswer: a switch sends an answer twice. The second one is not taken for the answer to a later line.
+func TestSecondAnswer(t *testing.T) {
+	switches, reads := make(chan net.Conn, 2), 0
+	endpoint := drivertest.Listen(t, func(conn net.Conn) {
+		switches <- conn
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			answer := "Polatis,N-OST-2x2,1,6.5\r\n"
+			switch lines.Text() {
+			case ":OXC:SWIT:SIZE?":
+				answer = "2,2\r\n"
+			case ":OXC:SWIT:CONN:STAT?":
+				answer = fmt.Sprintf("(@1),(@%d)\r\n", 3+reads)
+				reads++
+			}
+			if _, err := io.WriteString(conn, answer); err != nil {
+				return
+			}
+		}
+	})
+	var mine *net.TCPConn
+	sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: driver.Ports{In: []string{"1", "2"}},
+		Timeout: hour, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			mine, _ = conn.(*net.TCPConn)
+			return conn, err
+		}})
+	require.NoError(t, err)
+	closeAfter(t, sw)
+	if p, err := sw.Read(context20(t)); err != nil || p[0] != 0 {
+		t.Fatalf("%v, %v", p, err)
+	}
+	_, err = io.WriteString(<-switches, "(@1),(@3)\r\n")
+	require.NoError(t, err)
+	raw, err := mine.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Read(func(fd uintptr) bool { // until the second answer is here
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return n > 0 && err == nil
+	}))
+	if p, err := sw.Read(context20(t)); !errors.Is(err, driver.ErrProtocol) {
+		t.Fatalf("%v, %v", p, err)
+	}
+	if p, err := sw.Read(context20(t)); err != nil || p[0] != 1 {
+		t.Fatalf("%v, %v", p, err)
 	}
 }
 

@@ -103,7 +103,7 @@ func (s *swtch) greet(ctx context.Context) error {
 	n, err1 := strconv.ParseUint(strings.TrimSpace(left), 10, 16)
 	m, err2 := strconv.ParseUint(strings.TrimSpace(right), 10, 16)
 	if err1 != nil || err2 != nil || n == 0 || m == 0 || n+m > maxPorts {
-		return protocolError("no size", reply)
+		return s.unexpected(protocolError("no size", reply))
 	}
 	s.size = int(n)
 	if s.out == nil {
@@ -132,15 +132,14 @@ func (s *swtch) identify(ctx context.Context) error {
 	}
 	words := strings.SplitN(reply, ",", 4) // a fifth field belongs to the software
 	if len(words) != 4 || len(reply) > 256 {
-		return protocolError("no identification", reply)
+		return s.unexpected(protocolError("no identification", reply))
 	}
 	for i := range words {
 		words[i] = strings.TrimSpace(words[i])
 	}
 	ident := strings.Join(words[:3], ",")
 	if s.ident != "" && s.ident != ident {
-		s.wire.close()
-		return fmt.Errorf("scpi: %s: another switch answers: %q, before %q", s.wire.endpoint, ident, s.ident)
+		return s.unexpected(fmt.Errorf("scpi: %s: another switch answers: %q, before %q", s.wire.endpoint, ident, s.ident))
 	}
 	s.ident = ident
 	s.info.Vendor, s.info.Model, s.info.Serial, s.info.Software, s.info.Dialect = words[0], words[1],
@@ -234,7 +233,7 @@ func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
 	}
 	in, out, err := parseTable(reply)
 	if err != nil {
-		return nil, err
+		return nil, s.unexpected(err)
 	}
 	s.table = len(in)
 	p := circuit.AllDark(len(s.in))
@@ -287,7 +286,7 @@ func (p protocol) Send(ctx context.Context, _ uint64, remove, add []circuit.Pair
 	}
 	problems, err := parseErrors(reply)
 	if err != nil || len(problems) == 0 {
-		return nil, err
+		return nil, p.s.unexpected(err)
 	}
 	// The queue does not name circuits, so each circuit gets the error. The map, read afterwards, shows which are missing.
 	refused := make([]error, len(remove)+len(add))
@@ -312,7 +311,7 @@ func (p protocol) States(ctx context.Context, circuits []circuit.Pair) ([]driver
 		return nil, err
 	}
 	if strings.TrimSpace(reply) != "1" {
-		return nil, protocolError("not the end of the motion", reply)
+		return nil, p.s.unexpected(protocolError("not the end of the motion", reply))
 	}
 	var numbers []int
 	for _, c := range circuits {
@@ -363,10 +362,11 @@ func (s *swtch) light(ctx context.Context, ports []int) ([]float64, error) {
 	return all, err
 }
 
-// unexpected handles an answer that contradicts the probe: the switch is probed again.
+// unexpected ends the session after an answer of another form, which may be the answer to an earlier line. The next
+// line opens another session, which identifies and probes the switch again.
 func (s *swtch) unexpected(err error) error {
 	if err != nil {
-		s.asked = false
+		s.wire.close()
 	}
 	return err
 }

@@ -8,7 +8,10 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"lightpath/ocsctl/driver"
 )
@@ -108,8 +111,25 @@ func (w *wire) ask(ctx context.Context, line string, within time.Duration) (stri
 	return reply, nil
 }
 
+// pending reports whether the peer has sent something that was not read so far.
+func pending(conn net.Conn) (some bool) {
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		some = n > 0 && err == nil
+	})
+	return some && err == nil
+}
+
 func (w *wire) exchange(line string) (string, error) {
-	if w.r.Buffered() > 0 {
+	if w.r.Buffered() > 0 || pending(w.conn) {
 		return "", fmt.Errorf("%w: it speaks before it is asked", driver.ErrProtocol)
 	}
 	if _, err := io.WriteString(w.conn, line+"\r\n"); err != nil {

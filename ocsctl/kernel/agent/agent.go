@@ -116,11 +116,14 @@ func (s *Server) Open(_ context.Context, r *agentpb.OpenRequest) (*agentpb.OpenR
 }
 
 // Install implements the service.
-func (s *Server) Install(_ context.Context, r *agentpb.InstallRequest) (*agentpb.InstallReply, error) {
+func (s *Server) Install(ctx context.Context, r *agentpb.InstallRequest) (*agentpb.InstallReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.GetSession() != s.session {
 		return nil, status.Error(codes.Aborted, "another controller drives the circuits, or the agent was started again")
+	}
+	if err := ctx.Err(); err != nil { // the controller has given up, and may have installed another map since
+		return nil, status.FromContextError(err).Err()
 	}
 	plane := int(r.GetPlane())
 	if err := s.board.Install(plane, decodeMap(r.GetTo())); err != nil {

@@ -10,9 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/rpc/labcerts"
 	"lightpath/ocsctl/kernel"
+	"lightpath/ocsctl/kernel/agent/agentpb"
 	"lightpath/ocsctl/kernel/kerneltest"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -122,6 +126,15 @@ func TestBoardOfTwoHosts(t *testing.T) {
 	}
 	require.NoError(t, r.boards[1].Install(0, circuit.Permutation{2, 1, 0}))
 	eventually(t, b, 0, "")
+
+	// A request whose controller has given up comes too late.
+	late, giveUp := context.WithCancel(t.Context())
+	giveUp()
+	if _, err := r.agents[0].Install(late, &agentpb.InstallRequest{Session: b.agents[0].session,
+		To: encodeMap(circuit.Shift(3, 1))}); status.Code(err) != codes.Canceled {
+		t.Errorf("a late request: %v", err)
+	}
+	r.same(t, 0, circuit.Permutation{2, 1, 0})
 
 	// The next controller: the one before is refused, at once and when it looks.
 	next := r.dial(t)

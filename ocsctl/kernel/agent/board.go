@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -112,7 +113,10 @@ func dial(h fabric.Host, t TLS) (*remote, error) {
 		return nil, a.failed(fmt.Errorf("off loopback %s needs a CA, a certificate and a key", h.Address))
 	}
 	var err error
-	a.conn, err = grpc.NewClient("passthrough:///"+h.Address, grpc.WithTransportCredentials(creds),
+	// Proxies of the environment are for the web. A host that is back is found at the next look.
+	retry := backoff.Config{BaseDelay: lookEvery / 4, Multiplier: 2, Jitter: 0.2, MaxDelay: lookEvery}
+	a.conn, err = grpc.NewClient("passthrough:///"+h.Address, grpc.WithTransportCredentials(creds), grpc.WithNoProxy(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: patience}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return nil, a.failed(err)
@@ -166,10 +170,15 @@ func (b *Board) Map(plane int) (circuit.Permutation, error) {
 }
 
 // Install implements [kernel.Panel]. It removes the old circuits on all hosts before it adds a new one on any. After an
-// error, the plane's map is unknown until the next reading.
+// error, the plane's map is unknown until the next reading; if a host has not answered, so are all maps.
 func (b *Board) Install(plane int, to circuit.Permutation) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
+	return b.install(plane, to)
+}
+
+// install is Install by a caller that holds writing.
+func (b *Board) install(plane int, to circuit.Permutation) error {
 	old, err := b.Map(plane)
 	if err != nil {
 		return err
@@ -197,12 +206,24 @@ func (b *Board) Install(plane int, to circuit.Permutation) error {
 	if err == nil {
 		err = b.everywhere(ctx, plane, to)
 	}
+	if errors.Is(err, driver.ErrNoAnswer) {
+		b.lose(err) // else each plane would wait for the host, and ranks would leave the controller
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.maps[plane], b.err[plane] = to.Clone(), err; err != nil {
 		return fail(err)
 	}
 	return nil
+}
+
+// lose records why the maps of all planes are unknown.
+func (b *Board) lose(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for j := range b.err {
+		b.err[j] = err
+	}
 }
 
 // everywhere installs a map on every host, and returns when all have read it back.
@@ -271,11 +292,7 @@ func (b *Board) look(ctx context.Context) {
 		return nil
 	})
 	if err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for j := range b.err {
-			b.err[j] = err
-		}
+		b.lose(err)
 		return
 	}
 	for i, reply := range replies {

@@ -2,14 +2,22 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"lightpath/internal/require"
+	"lightpath/ocsctl/controller/rpc/labcerts"
+	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/kernel/agent/agentpb"
 	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
@@ -20,6 +28,7 @@ type recorder struct {
 	mu   sync.Mutex
 	told []told
 	liar int // host that reads back another map than it was given; -1: none
+	dead int // host that answers no request of a change; -1: none
 }
 
 type told struct {
@@ -32,18 +41,25 @@ type fake struct {
 	agentpb.UnimplementedCircuitsServer
 	*recorder
 	host int
-	now  []int32
+	now  []int32 // the map of plane 0; plane 1 is dark
+}
+
+func (f *fake) maps() []*agentpb.Map {
+	return []*agentpb.Map{{To: f.now}, {To: encodeMap(circuit.AllDark(6))}}
 }
 
 func (f *fake) Open(context.Context, *agentpb.OpenRequest) (*agentpb.OpenReply, error) {
 	return &agentpb.OpenReply{Session: 7, Host: fmt.Sprintf("h%d", f.host), First: uint32(2 * f.host), Count: 2,
-		Planes: []*agentpb.Map{{To: f.now}}}, nil
+		Planes: f.maps()}, nil
 }
 
 func (f *fake) Install(_ context.Context, r *agentpb.InstallRequest) (*agentpb.InstallReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.told = append(f.told, told{f.host, decodeMap(r.GetTo())})
+	if f.host == f.dead {
+		return nil, status.Error(codes.Unavailable, "no answer")
+	}
 	if f.host != f.liar {
 		f.now = r.GetTo()
 	}
@@ -53,15 +69,15 @@ func (f *fake) Install(_ context.Context, r *agentpb.InstallRequest) (*agentpb.I
 func (f *fake) Look(context.Context, *agentpb.LookRequest) (*agentpb.LookReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &agentpb.LookReply{Session: 7, Planes: []*agentpb.Map{{To: f.now}}}, nil
+	return &agentpb.LookReply{Session: 7, Planes: f.maps()}, nil
 }
 
 // record starts three hosts of two ranks each, and a board of them.
 func record(t *testing.T) (*recorder, *Board) {
 	t.Helper()
-	all := &recorder{liar: -1}
-	text := "version: 1\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o, interface: e0}]\nocs: [{name: o, driver: " +
-		"emulator, reconfig: 1ms}]\nhosts:\n"
+	all := &recorder{liar: -1, dead: -1}
+	text := "version: 1\nplanes: [{name: p0, bandwidth: 1Gbps, ocs: o, interface: e0}, " +
+		"{name: p1, bandwidth: 1Gbps, ocs: o, interface: e1}]\nocs: [{name: o, driver: emulator, reconfig: 1ms}]\nhosts:\n"
 	for i := range 3 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -77,6 +93,39 @@ func record(t *testing.T) (*recorder, *Board) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	return all, b
+}
+
+// A controller reaches agents directly, whatever proxy its environment names for the web. The test runs itself again,
+// because a process reads its proxies only once.
+func TestNoProxy(t *testing.T) {
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer proxy.Close()
+	if os.Getenv("HTTPS_PROXY") == "" {
+		again := exec.Command(os.Args[0], "-test.run=^TestNoProxy$")
+		again.Env = append(os.Environ(), "HTTPS_PROXY=http://"+proxy.Addr().String())
+		if text, err := again.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		require.NoError(t, proxy.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
+		if conn, err := proxy.Accept(); err == nil {
+			conn.Close()
+			t.Error("the proxy was asked for the agent")
+		}
+		return
+	}
+	ca, err := labcerts.Create(t.TempDir(), time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, ca.Issue(labcerts.Subject{Name: "controller", Life: time.Hour}))
+	a, err := dial(fabric.Host{Name: "h", Ranks: 1, Address: "agent.invalid:1"}, TLS{ca.Path("ca.pem"),
+		ca.Path("controller.pem"), ca.Path("controller.key")})
+	require.NoError(t, err)
+	defer func() { _ = a.conn.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := a.client.Look(ctx, &agentpb.LookRequest{}); err == nil {
+		t.Error("an agent without an address answers")
+	}
 }
 
 // No circuit is lit on any host while one that must go for it stands on another.
@@ -119,5 +168,26 @@ func TestDarkEverywhereBeforeLightAnywhere(t *testing.T) {
 	}
 	if _, err := b.Map(0); err == nil {
 		t.Error("the map is known after that")
+	}
+}
+
+// TestOneWaitForAllPlanes: after a host has not answered for one plane, no other plane waits for it until a look has
+// found it. The controller moves several planes after each other, and ranks do not wait for it that long.
+func TestOneWaitForAllPlanes(t *testing.T) {
+	all, b := record(t)
+	all.mu.Lock()
+	all.dead = 1
+	all.mu.Unlock()
+	b.writing.Lock() // no look meanwhile
+	err0 := b.install(0, circuit.Shift(6, 1))
+	all.mu.Lock()
+	asked := len(all.told)
+	all.mu.Unlock()
+	err1 := b.install(1, circuit.Shift(6, 1))
+	b.writing.Unlock()
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if !errors.Is(err0, driver.ErrNoAnswer) || !errors.Is(err1, driver.ErrNoAnswer) || len(all.told) != asked {
+		t.Errorf("%v; %v; %d requests for the second plane", err0, err1, len(all.told)-asked)
 	}
 }

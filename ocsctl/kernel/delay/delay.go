@@ -123,11 +123,12 @@ func (d *Delay) Run(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		wait := unix.NsecToTimespec(int64(100 * time.Millisecond)) // then look at ctx
+		wait := int64(100 * time.Millisecond) // then look at ctx
 		if len(d.waiting) > 0 {
-			wait = unix.NsecToTimespec(max(0, d.waiting[0].due-time.Now().UnixNano()))
+			wait = min(wait, max(0, d.waiting[0].due-time.Now().UnixNano()))
 		}
-		if _, err := unix.Ppoll(d.polls, &wait, nil); err != nil && !errors.Is(err, unix.EINTR) {
+		limit := unix.NsecToTimespec(wait)
+		if _, err := unix.Ppoll(d.polls, &limit, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
 		d.send()
@@ -200,8 +201,11 @@ func (d *Delay) learn(p *port, source [6]byte) error {
 // send gives the bridge the frames that are due. A frame for which a queue has no room is lost, as in a switch.
 func (d *Delay) send() {
 	now, n := time.Now().UnixNano(), 0
-	for ; n < len(d.waiting) && d.waiting[n].due <= now; n++ {
+	for ; n < len(d.waiting); n++ {
 		f := &d.waiting[n]
+		if left := f.due - now; left > 0 && left <= int64(d.time) { // longer: the clock was set back
+			break
+		}
 		if _, err := unix.Write(f.out, f.data); err != nil {
 			d.lost++
 		} else {
