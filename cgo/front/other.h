@@ -92,8 +92,8 @@ ncclResult_t lp_other_forward(const char* function, const struct lp_call* call, 
                               const ncclCollConfig_t* config);
 /* Opens a group there if this thread has one open here. */
 ncclResult_t lp_other_enter_group(void);
-/* Ends the group that this thread has opened there. */
-ncclResult_t lp_other_group_end(void);
+/* Ends the group that this thread has opened there: runs it or, with predicted, only predicts its time. */
+ncclResult_t lp_other_group_end(ncclSimInfo_t* predicted);
 
 /* Handles of buffers and windows: ours are odd numbers, the other library's are addresses. */
 static inline bool lp_is_registration(const void* handle) { return ((uintptr_t)handle & 1) != 0; }
