@@ -131,6 +131,7 @@ static ncclCollConfig_t* copy_config(const ncclCollConfig_t* config) {
   if (own == NULL) return NULL;
   *own = fresh;
   memcpy(own, config, config->size < sizeof *own ? config->size : sizeof *own);
+  if (own->size > sizeof *own) own->size = sizeof *own; /* a newer header has more, which is not copied */
   ext = own->ext;
   last = &own->ext;
   for (*last = NULL; ext != NULL; ext = ext->next) {
