@@ -1,5 +1,5 @@
 /* Communicators made from others: split, shrink and grow; and revoke, suspend and resume. */
-#include "front.h"
+#include "other.h"
 
 #include <string.h>
 
@@ -77,7 +77,8 @@ static ncclResult_t change(const char* function, ncclComm_t comm, int flags, int
 }
 
 LP_API(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
-  return change("ncclCommRevoke", comm, revokeFlags, NCCL_REVOKE_DEFAULT, LP_REVOKE);
+  ncclResult_t rc = change("ncclCommRevoke", comm, revokeFlags, NCCL_REVOKE_DEFAULT, LP_REVOKE);
+  return rc == ncclSuccess ? lp_other_revoke(comm, revokeFlags) : rc;
 }
 
 LP_API(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags)) {

@@ -72,6 +72,8 @@ void lp_other_attach(const struct lp_core* core, const struct lp_init* inits, si
 ncclComm_t lp_other_comm(const char* function, ncclComm_t ours, ncclResult_t* why);
 /* Calls ncclCommFinalize, Destroy or Abort of it, by name. gone: our handle ends, too. */
 ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone);
+/* Stops the work of its communicator. */
+ncclResult_t lp_other_revoke(ncclComm_t ours, int flags);
 /* The asynchronous error of its communicator. */
 ncclResult_t lp_other_async_error(ncclComm_t ours);
 

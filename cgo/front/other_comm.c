@@ -197,6 +197,12 @@ ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone) {
   return end == NULL ? rc : lp_other_result(function, end(other));
 }
 
+ncclResult_t lp_other_revoke(ncclComm_t ours, int flags) {
+  ncclComm_t other = lp_other() ? other_of(ours) : NULL;
+  if (other == NULL) return ncclSuccess;
+  LP_FORWARD(ncclCommRevoke, other, flags);
+}
+
 ncclResult_t lp_other_async_error(ncclComm_t ours) {
   ncclResult_t state = ncclSuccess, rc = ncclSuccess;
   __typeof__(ncclCommGetAsyncError)* ask;

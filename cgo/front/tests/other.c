@@ -142,7 +142,8 @@ static void elsewhere(void) {
   OK(ncclCommAbort(comms[1]));
   logged("CommFinalize 0\nCommDestroy 0\nCommDestroy 1\n");
   OK(ncclCommInitAll(comms, RANKS, NULL));
-  logged("GetUniqueId\nCommInitAll 2 first on 0\n");
+  OK(ncclCommRevoke(comms[1], NCCL_REVOKE_DEFAULT));
+  logged("GetUniqueId\nCommInitAll 2 first on 0\nCommRevoke 1 flags 0\n");
 }
 
 int main(int argc, char** argv) {
