@@ -83,7 +83,7 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
   }
   /* The depth changes first: calls made from now on are outside the group. */
   g->depth = 0;
-  rc = lp_other_group_end(); /* the other library's calls run while ours do */
+  rc = lp_other_group_end(NULL); /* the other library's calls run while ours do */
   if (rc == ncclSuccess) rc = g->error;
   rc = lp_interpose_group_end(rc);
   if (rc == ncclSuccess && g->init_count > 0) rc = run_inits(g);
@@ -113,7 +113,8 @@ static ncclResult_t simulate(const struct lp_group* g, float* us) {
 LP_API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* simInfo)) {
   static const ncclSimInfo_t fresh = NCCL_SIM_INFO_INITIALIZER;
   struct lp_group* g = lp_group();
-  ncclResult_t rc = ncclSuccess;
+  ncclSimInfo_t other = fresh;
+  ncclResult_t rc = ncclSuccess, closed;
   float us;
   if (g->depth == 0) return lp_fail(ncclInvalidUsage, "ncclGroupSimulateEnd: no group of this thread is open");
   if (simInfo == NULL)
@@ -124,10 +125,11 @@ LP_API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* simInfo)) {
         "ncclGroupSimulateEnd: simInfo is not initialized with NCCL_SIM_INFO_INITIALIZER (size %zu, magic 0x%x)",
         simInfo->size, simInfo->magic);
   if (--g->depth > 0) return rc;
-  if (rc == ncclSuccess) {
-    rc = simulate(g, &us);
-    if (rc == ncclSuccess) simInfo->estimatedTime = us;
-  }
+  closed = lp_other_group_end(&other);
+  if (rc == ncclSuccess) rc = closed;
+  if (rc == ncclSuccess) rc = simulate(g, &us);
+  /* The other library's calls run while ours do. */
+  if (rc == ncclSuccess) simInfo->estimatedTime = us > other.estimatedTime ? us : other.estimatedTime;
   reset();
   return rc;
 }

@@ -46,11 +46,12 @@ static int async_error(uint64_t comm) {
 }
 
 static int abort_comm(uint64_t comm) { return (int)nccl.abort(lp_comm(comm)); }
-static int destroy(uint64_t comm) { return (int)nccl.destroy(lp_comm(comm)); }
+static int destroy_comm(uint64_t comm) { return (int)nccl.destroy(lp_comm(comm)); }
 
-static void text(int result, char* err, size_t errlen) { lp_other_text((ncclResult_t)result, err, errlen); }
+static void text_of(int result, char* err, size_t errlen) { lp_other_text((ncclResult_t)result, err, errlen); }
 
-static const struct lp_other table = {unique_id, lp_other_make, exchange, async_error, abort_comm, destroy, text};
+static const struct lp_other table = {unique_id,  lp_other_make, exchange, async_error,
+                                      abort_comm, destroy_comm,  text_of};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool complete; /* the other library has all these functions */
@@ -131,6 +132,7 @@ static ncclCollConfig_t* copy_config(const ncclCollConfig_t* config) {
   if (own == NULL) return NULL;
   *own = fresh;
   memcpy(own, config, config->size < sizeof *own ? config->size : sizeof *own);
+  if (own->size > sizeof *own) own->size = sizeof *own; /* a newer header has more, which is not copied */
   ext = own->ext;
   last = &own->ext;
   for (*last = NULL; ext != NULL; ext = ext->next) {

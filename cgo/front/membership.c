@@ -1,5 +1,5 @@
 /* Communicators made from others: split, shrink and grow; and revoke, suspend and resume. */
-#include "front.h"
+#include "other.h"
 
 #include <string.h>
 
@@ -68,7 +68,7 @@ LP_API(ncclResult_t, ncclCommGrow,
 
 /* ---- Revoke, suspend, resume ---- */
 
-static ncclResult_t act(const char* function, ncclComm_t comm, int flags, int allowed, int32_t act) {
+static ncclResult_t change(const char* function, ncclComm_t comm, int flags, int allowed, int32_t act) {
   if (comm == NULL) return lp_fail(ncclInvalidArgument, "%s: comm is NULL", function);
   if (flags != allowed)
     return lp_fail(ncclInvalidArgument, "%s: flags are 0x%x, and can only be 0x%x", function, (unsigned)flags,
@@ -77,11 +77,12 @@ static ncclResult_t act(const char* function, ncclComm_t comm, int flags, int al
 }
 
 LP_API(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
-  return act("ncclCommRevoke", comm, revokeFlags, NCCL_REVOKE_DEFAULT, LP_REVOKE);
+  ncclResult_t rc = change("ncclCommRevoke", comm, revokeFlags, NCCL_REVOKE_DEFAULT, LP_REVOKE);
+  return rc == ncclSuccess ? lp_other_revoke(comm, revokeFlags) : rc;
 }
 
 LP_API(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags)) {
-  return act("ncclCommSuspend", comm, flags, NCCL_SUSPEND_MEM, LP_SUSPEND);
+  return change("ncclCommSuspend", comm, flags, NCCL_SUSPEND_MEM, LP_SUSPEND);
 }
 
-LP_API(ncclResult_t, ncclCommResume, (ncclComm_t comm)) { return act("ncclCommResume", comm, 0, 0, LP_RESUME); }
+LP_API(ncclResult_t, ncclCommResume, (ncclComm_t comm)) { return change("ncclCommResume", comm, 0, 0, LP_RESUME); }

@@ -72,6 +72,8 @@ void lp_other_attach(const struct lp_core* core, const struct lp_init* inits, si
 ncclComm_t lp_other_comm(const char* function, ncclComm_t ours, ncclResult_t* why);
 /* Calls ncclCommFinalize, Destroy or Abort of it, by name. gone: our handle ends, too. */
 ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone);
+/* Stops the work of its communicator. */
+ncclResult_t lp_other_revoke(ncclComm_t ours, int flags);
 /* The asynchronous error of its communicator. */
 ncclResult_t lp_other_async_error(ncclComm_t ours);
 
@@ -92,8 +94,8 @@ ncclResult_t lp_other_forward(const char* function, const struct lp_call* call, 
                               const ncclCollConfig_t* config);
 /* Opens a group there if this thread has one open here. */
 ncclResult_t lp_other_enter_group(void);
-/* Ends the group that this thread has opened there. */
-ncclResult_t lp_other_group_end(void);
+/* Ends the group that this thread has opened there: runs it or, with predicted, only predicts its time. */
+ncclResult_t lp_other_group_end(ncclSimInfo_t* predicted);
 
 /* Handles of buffers and windows: ours are odd numbers, the other library's are addresses. */
 static inline bool lp_is_registration(const void* handle) { return ((uintptr_t)handle & 1) != 0; }

@@ -14,13 +14,11 @@ ncclResult_t lp_other_enter_group(void) {
   return rc;
 }
 
-ncclResult_t lp_other_group_end(void) {
-  ncclResult_t rc = ncclSuccess;
-  __typeof__(ncclGroupEnd)* close;
+ncclResult_t lp_other_group_end(ncclSimInfo_t* predicted) {
   if (!group_open) return ncclSuccess;
   group_open = false;
-  close = LP_OTHER(ncclGroupEnd, &rc);
-  return close == NULL ? rc : lp_other_result("ncclGroupEnd", close());
+  if (predicted != NULL) LP_FORWARD(ncclGroupSimulateEnd, predicted);
+  LP_FORWARD(ncclGroupEnd);
 }
 
 /* LP_FORWARD with the caller's configuration, if there is one. */

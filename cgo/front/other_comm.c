@@ -133,7 +133,7 @@ static ncclResult_t make(const struct lp_init* inits, const ncclUniqueId* ids, n
 
 /* Copies the inits whose communicators exist (a split may make none), with the core's size and rank. Returns how
  * many. */
-static size_t made(const struct lp_core* core, const struct lp_init* inits, size_t n, struct lp_init* real) {
+static size_t existing(const struct lp_core* core, const struct lp_init* inits, size_t n, struct lp_init* real) {
   size_t i, count = 0;
   for (i = 0; i < n; i++) {
     struct lp_init* r = &real[count];
@@ -156,7 +156,7 @@ void lp_other_attach(const struct lp_core* core, const struct lp_init* inits, si
   ids = calloc(n, sizeof *ids);
   others = calloc(n, sizeof *others);
   if (real != NULL && ids != NULL && others != NULL) {
-    n = made(core, inits, n, real);
+    n = existing(core, inits, n, real);
     rc = n > 0 ? share_ids(core, real, ids, n) : ncclSuccess;
     if (rc == ncclSuccess && n > 0) rc = make(real, ids, others, n);
     for (i = 0; i < n; i++)
@@ -195,6 +195,12 @@ ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone) {
   if (other == NULL) return ncclSuccess;
   *(void**)&end = lp_other_symbol(function, &rc);
   return end == NULL ? rc : lp_other_result(function, end(other));
+}
+
+ncclResult_t lp_other_revoke(ncclComm_t ours, int flags) {
+  ncclComm_t other = lp_other() ? other_of(ours) : NULL;
+  if (other == NULL) return ncclSuccess;
+  LP_FORWARD(ncclCommRevoke, other, flags);
 }
 
 ncclResult_t lp_other_async_error(ncclComm_t ours) {

@@ -53,7 +53,7 @@ static uint8_t bytes_of(ncclDataType_t type) {
 }
 
 /* Numbers a call of a communicator. The threads that use a communicator take turns, as NCCL demands. */
-static uint64_t number(struct lp_known* k, const struct lp_call* c) {
+static uint64_t next_number(struct lp_known* k, const struct lp_call* c) {
   uint64_t* list = c->kind == LP_SEND ? k->sent : k->received;
   if (c->kind != LP_SEND && c->kind != LP_RECV) return k->collectives++;
   return list != NULL && c->peer >= 0 && (uint32_t)c->peer < k->ranks ? list[c->peer]++ : 0;
@@ -66,7 +66,7 @@ static void note(struct lp_record_file* f, const struct lp_call* c, int64_t begi
     __atomic_fetch_add(&f->header.unknown, 1, __ATOMIC_RELAXED);
     return;
   }
-  r.number = number(k, c);
+  r.number = next_number(k, c);
   r.comm = (uint16_t)k->entry;
   r.type_bytes = bytes_of((ncclDataType_t)c->type);
   r.op = (uint8_t)(c->op < 255 ? c->op : 255);
@@ -210,7 +210,7 @@ static uint64_t child_id(ncclComm_t parent, int color, struct lp_known** p) {
   return mix(mix(id, &nth, sizeof nth), &color, sizeof color);
 }
 
-static ncclResult_t made(ncclResult_t rc, ncclComm_t* out, uint64_t id, int ranks, int rank, ncclComm_t parent) {
+static ncclResult_t note_made(ncclResult_t rc, ncclComm_t* out, uint64_t id, int ranks, int rank, ncclComm_t parent) {
   const struct made m = {out, parent, id, (uint32_t)ranks, (uint32_t)rank};
   if ((rc != ncclSuccess && rc != ncclInProgress) || out == NULL) return rc;
   if (own.depth == 0)
@@ -221,18 +221,19 @@ static ncclResult_t made(ncclResult_t rc, ncclComm_t* out, uint64_t id, int rank
 }
 
 LP_API(ncclResult_t, ncclCommInitRank, (ncclComm_t* comm, int ranks, ncclUniqueId id, int rank)) {
-  return made(LP_REAL(ncclCommInitRank)(comm, ranks, id, rank), comm, id_of(&id, 1), ranks, rank, NULL);
+  return note_made(LP_REAL(ncclCommInitRank)(comm, ranks, id, rank), comm, id_of(&id, 1), ranks, rank, NULL);
 }
 
 LP_API(ncclResult_t, ncclCommInitRankConfig,
        (ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config)) {
-  return made(LP_REAL(ncclCommInitRankConfig)(comm, ranks, id, rank, config), comm, id_of(&id, 1), ranks, rank, NULL);
+  ncclResult_t rc = LP_REAL(ncclCommInitRankConfig)(comm, ranks, id, rank, config);
+  return note_made(rc, comm, id_of(&id, 1), ranks, rank, NULL);
 }
 
 LP_API(ncclResult_t, ncclCommInitRankScalable,
        (ncclComm_t* comm, int ranks, int rank, int n, ncclUniqueId* ids, ncclConfig_t* config)) {
   ncclResult_t rc = LP_REAL(ncclCommInitRankScalable)(comm, ranks, rank, n, ids, config);
-  return rc == ncclSuccess || rc == ncclInProgress ? made(rc, comm, id_of(ids, n), ranks, rank, NULL) : rc;
+  return rc == ncclSuccess || rc == ncclInProgress ? note_made(rc, comm, id_of(ids, n), ranks, rank, NULL) : rc;
 }
 
 LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comms, int n, const int* devices)) {
@@ -240,7 +241,7 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comms, int n, const int* devi
   ncclResult_t rc = LP_REAL(ncclCommInitAll)(comms, n, devices);
   int i;
   for (i = 0; (rc == ncclSuccess || rc == ncclInProgress) && i < n; i++)
-    (void)made(rc, &comms[i], mix(UINT64_C(0xcbf29ce484222325), salt, sizeof salt), n, i, NULL);
+    (void)note_made(rc, &comms[i], mix(UINT64_C(0xcbf29ce484222325), salt, sizeof salt), n, i, NULL);
   return rc;
 }
 
@@ -248,7 +249,7 @@ LP_API(ncclResult_t, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclCo
   struct lp_known* parent;
   uint64_t id = child_id(comm, color, &parent);
   ncclResult_t rc = LP_REAL(ncclCommSplit)(comm, color, key, out, config);
-  return parent != NULL && color != NCCL_SPLIT_NOCOLOR ? made(rc, out, id, 0, 0, comm) : rc;
+  return parent != NULL && color != NCCL_SPLIT_NOCOLOR ? note_made(rc, out, id, 0, 0, comm) : rc;
 }
 
 LP_API(ncclResult_t, ncclCommShrink,
@@ -256,7 +257,7 @@ LP_API(ncclResult_t, ncclCommShrink,
   struct lp_known* parent;
   uint64_t id = child_id(comm, 0, &parent);
   ncclResult_t rc = LP_REAL(ncclCommShrink)(comm, exclude, n, out, config, flags);
-  return parent != NULL ? made(rc, out, id, 0, 0, comm) : rc;
+  return parent != NULL ? note_made(rc, out, id, 0, 0, comm) : rc;
 }
 
 /* ---- Fork ---- */

@@ -22,7 +22,7 @@ static struct lp_known* place(ncclComm_t comm) {
 
 struct lp_known* lp_known(ncclComm_t comm) {
   struct lp_known* k = comm != NULL ? place(comm) : NULL;
-  return k != NULL && k->comm != NULL ? k : NULL;
+  return k != NULL && k->comm != NULL && k->entry < LP_RECORD_COMMS ? k : NULL;
 }
 
 static void set_ranks(struct lp_known* k, struct lp_record_comm* entry, uint32_t ranks, uint32_t rank) {
@@ -52,6 +52,8 @@ void lp_know(ncclComm_t comm, uint64_t id, uint32_t ranks, uint32_t rank, ncclCo
     if (ranks > 0) set_ranks(k, entry, ranks, rank);
     __atomic_store_n(&f->header.comms, k->entry + 1, __ATOMIC_RELEASE);
     __atomic_store_n(&k->comm, comm, __ATOMIC_RELEASE);
+  } else {
+    place(comm)->entry = LP_RECORD_COMMS; /* one that has ended had the handle */
   }
   pthread_mutex_unlock(&mutex);
 }

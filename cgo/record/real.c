@@ -17,11 +17,12 @@ static void say(const char* what, const char* why) {
 
 static void load(void) {
   const char* given = getenv("LIGHTPATH_ITERATION_LIBRARY");
-  Dl_info self;
+  Dl_info self = {0}, its;
   char* slash;
+  dladdr(&once, &self);
   if (given != NULL && given[0] != '\0') {
     snprintf(path, sizeof path, "%s", given);
-  } else if (dladdr(&once, &self) != 0) {
+  } else if (self.dli_fname != NULL) {
     snprintf(path, sizeof path, "%s", self.dli_fname);
     slash = strrchr(path, '/');
     snprintf(slash != NULL ? slash + 1 : path, 16, "libnccl.so.2");
@@ -30,7 +31,7 @@ static void load(void) {
   library = dlopen(path, RTLD_LAZY | RTLD_GLOBAL | RTLD_DEEPBIND);
   if (library == NULL) {
     say("cannot load the library that makes the calls", dlerror());
-  } else if (dlsym(library, "pncclGroupStart") == (void*)pncclGroupStart) {
+  } else if (dladdr(dlsym(library, "ncclGroupStart"), &its) != 0 && its.dli_fbase == self.dli_fbase) {
     say(path, "is the recorder itself; name the library that makes the calls");
     library = NULL;
   }

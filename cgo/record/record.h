@@ -90,7 +90,7 @@ void lp_record_after_fork(void);
 /* The facts known of a communicator of this process. */
 struct lp_known {
   ncclComm_t comm; /* written last */
-  uint32_t entry;
+  uint32_t entry; /* LP_RECORD_COMMS: there is no room for it */
   uint32_t ranks; /* 0: not known yet */
   uint64_t collectives, children;
   uint64_t *sent, *received; /* messages by peer; NULL without memory */

@@ -297,9 +297,11 @@ func listenTCP(cfg *settings.Config) (net.Listener, error) {
 	return ln, nil
 }
 
-// connecting returns a context that ends after LIGHTPATH_TIMEOUT, or if the communicator fails elsewhere.
+// connecting returns a context that ends after LIGHTPATH_TIMEOUT, with [errdefs.ErrTimeout] as its cause, or if the
+// communicator fails elsewhere.
 func connecting(c *comm.Core) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.Cfg.Timeout)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), c.Cfg.Timeout,
+		fmt.Errorf("%w after %v", errdefs.ErrTimeout, c.Cfg.Timeout))
 	go func() {
 		select {
 		case <-c.FailedChan():

@@ -1,12 +1,17 @@
 package endpoints
 
 import (
+	"errors"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
+	"lightpath/collectives/transport/tcp"
 	"lightpath/internal/require"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/comm"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
 )
 
@@ -31,6 +36,22 @@ func TestSharedInterface(t *testing.T) {
 		if got := sharedInterface(table, k.planes); (got == "") != (k.says == "") || !strings.Contains(got, k.says) {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestConnectingTimesOut: ranks that do not connect in time are no internal error.
+func TestConnectingTimesOut(t *testing.T) {
+	id := comm.Identity{Rank: 1, Ranks: 2, Cfg: &settings.Config{Planes: 1, Timeout: time.Millisecond}}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	ln, err := tcp.Listen("127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	id.Table = []bootstrap.Hello{{TCP: silent.Addr().String()}, {TCP: ln.Addr()}}
+	_, err = joinTCP(comm.New(id), &Listeners{tcp: ln})
+	if !errors.Is(err, errdefs.ErrTimeout) || !strings.Contains(err.Error(), "rank 0 on plane 0: timed out after 1ms") {
+		t.Error(err)
 	}
 }
 

@@ -99,8 +99,8 @@ func (a *attachment) connect(c *comm.Core, fab *Fabric, key controllerKey) (*Con
 	case a.dialing <- struct{}{}:
 		defer func() { <-a.dialing }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the controller at %s has not answered another communicator of this process: %w: %w",
-			key.Controller, ctx.Err(), errdefs.ErrTimeout)
+		return nil, fmt.Errorf("the controller at %s has not answered another communicator of this process: %w",
+			key.Controller, context.Cause(ctx))
 	}
 	if a.at != nil {
 		return a.at, nil

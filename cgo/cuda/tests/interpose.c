@@ -59,15 +59,19 @@ static void mixed(struct rank* r) {
   float *a = gpu_alloc(BYTES), *b = gpu_alloc(BYTES), *c = gpu_alloc(BYTES), plain[2] = {1, 2}, scalar = 3;
   struct peer_counts before;
   char algorithm[] = "ring";
-  ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+  struct { /* of a newer header */
+    ncclCollConfig_t known;
+    char more[64];
+  } config = {.known = NCCL_COLLCONFIG_INITIALIZER};
   ncclRedOp_t op;
   put(a, r->rank, 1);
   put(b, r->rank, (float)r->rank);
   meet();
   before = counted();
   meet();
-  config.userProfilerTag = 9;
-  config.algSelection = algorithm;
+  config.known.size = sizeof config;
+  config.known.userProfilerTag = 9;
+  config.known.algSelection = algorithm;
   OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, r->comm));
   OK(ncclGroupStart());
   OK(ncclSend(b, N, ncclFloat, (r->rank + 1) % r->world, r->comm, (cudaStream_t)s));
@@ -75,7 +79,7 @@ static void mixed(struct rank* r) {
   OK(ncclAllReduce(a, a, N, ncclFloat, op, r->comm, (cudaStream_t)s));
   OK(ncclReduce(b, b, N, ncclFloat, op, 0, r->comm, (cudaStream_t)s)); /* passed on, with its operator */
   OK(ncclBroadcast(b, b, N, ncclFloat, 0, r->comm, (cudaStream_t)s));
-  OK(ncclAllReduceConfig(a, a, 0, ncclFloat, ncclSum, r->comm, (cudaStream_t)s, &config));
+  OK(ncclAllReduceConfig(a, a, 0, ncclFloat, ncclSum, r->comm, (cudaStream_t)s, &config.known));
   OK(ncclAllReduce(plain, plain, 2, ncclFloat, ncclSum, r->comm, NULL));
   OK(ncclRedOpDestroy(op, r->comm)); /* before its calls run */
   memset(algorithm, 'x', sizeof algorithm - 1);
@@ -88,6 +92,7 @@ static void mixed(struct rank* r) {
   CHECK(plain[0] == (float)r->world && plain[1] == (float)(2 * r->world));
   meet();
   CHECK(counted().passed - before.passed == 2 * r->world && counted().calls - before.calls == 3 * r->world);
+  CHECK(counted().size == sizeof config.known); /* of what the group has kept */
   CHECK(counted().tag == 9 && strcmp(counted().algorithm, "ring") == 0);
 }
 

@@ -129,9 +129,14 @@ ncclResult_t peer_passed(size_t elements, const ncclCollConfig_t* config) {
   pthread_mutex_lock(&mutex);
   counts.passed += elements > 0;
   counts.calls++;
-  if (config != NULL) counts.tag = config->userProfilerTag;
-  if (config != NULL)
-    snprintf(counts.algorithm, sizeof counts.algorithm, "%s", config->algSelection != NULL ? config->algSelection : "");
+  if (config != NULL) {
+    ncclCollConfig_t* all = malloc(config->size);
+    memcpy(all, config, config->size); /* it reads what the size promises */
+    counts.size = config->size;
+    counts.tag = all->userProfilerTag;
+    snprintf(counts.algorithm, sizeof counts.algorithm, "%s", all->algSelection != NULL ? all->algSelection : "");
+    free(all);
+  }
   pthread_mutex_unlock(&mutex);
   return ncclSuccess;
 }

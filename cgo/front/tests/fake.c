@@ -37,7 +37,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static int made;
   memset(id, 7, sizeof *id);
   strcpy(id->internal, "fake id");
-  id->internal[20] = (char)made++;
+  memcpy(&id->internal[20], &made, sizeof made);
+  made++;
   return note("GetUniqueId");
 }
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
@@ -65,8 +66,13 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t c) { return ncclCommDestroy(c); }
+ncclResult_t ncclCommRevoke(ncclComm_t c, int flags) { return note("CommRevoke %d flags %d", c->rank, flags); }
 ncclResult_t ncclGroupStart(void) { return note("GroupStart"); }
 ncclResult_t ncclGroupEnd(void) { return note("GroupEnd"); }
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
+  info->estimatedTime = 1e6;
+  return note("GroupSimulateEnd");
+}
 ncclResult_t ncclAllReduce(const void* s, void* r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
                            cudaStream_t stream) {
   if (n == 13) return ncclInternalError;

@@ -48,6 +48,7 @@ static void elsewhere(void) {
   static _Alignas(NCCL_WIN_REQUIRED_ALIGNMENT) char page[NCCL_WIN_REQUIRED_ALIGNMENT];
   ncclWindow_t window;
   ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+  ncclSimInfo_t sim = NCCL_SIM_INFO_INITIALIZER;
   ncclComm_t child[RANKS];
   ncclRedOp_t op;
   float scalar = 2, in[RANKS] = {1, 2}, out[RANKS];
@@ -86,6 +87,17 @@ static void elsewhere(void) {
   logged(
       "GroupStart\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 0 (nil)\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 1 "
       "(nil)\nGroupEnd\n");
+  /* A simulated group is over in the other library, too: the next call runs. */
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(device, device, 1, ncclFloat, ncclSum, comms[0], NULL));
+  OK(ncclGroupSimulateEnd(&sim));
+  CHECK(sim.estimatedTime == 1e6);
+  OK(ncclGroupStart());
+  OK(ncclSend(device, 2, ncclChar, 1, comms[0], NULL));
+  OK(ncclGroupEnd());
+  logged(
+      "GroupStart\nAllReduce 0xdead0000 0xdead0000 1 7 0 on 0 (nil)\nGroupSimulateEnd\n"
+      "GroupStart\nSend 0xdead0000 2 0 to 1 on 0 (nil)\nGroupEnd\n");
   /* An error of the other library has its text. */
   FAILS(ncclAllReduce(device, device, 13, ncclFloat, ncclSum, comms[0], NULL), ncclInternalError, "the fake is unwell");
   FAILS(ncclScatter(device, device, 1, ncclFloat, 0, comms[0], NULL), ncclInvalidUsage, "lacks it");
@@ -130,7 +142,8 @@ static void elsewhere(void) {
   OK(ncclCommAbort(comms[1]));
   logged("CommFinalize 0\nCommDestroy 0\nCommDestroy 1\n");
   OK(ncclCommInitAll(comms, RANKS, NULL));
-  logged("GetUniqueId\nCommInitAll 2 first on 0\n");
+  OK(ncclCommRevoke(comms[1], NCCL_REVOKE_DEFAULT));
+  logged("GetUniqueId\nCommInitAll 2 first on 0\nCommRevoke 1 flags 0\n");
 }
 
 int main(int argc, char** argv) {

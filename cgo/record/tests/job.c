@@ -137,6 +137,16 @@ static void full(void) {
   for (int i = 0; i < 50000; i++) all_reduce(comm, (size_t)i % 5 + 1);
 }
 
+/* More communicators than there is room for. A library may give a new one the handle of one that has ended. */
+static void many(void) {
+  for (int i = 0; i < 1024 + 100; i++) {
+    ncclComm_t comm = make(0);
+    all_reduce(comm, 1);
+    OK(ncclCommDestroy(comm));
+    meet();
+  }
+}
+
 /* The time of a call, the least of 20 loops. */
 static void cost(void) {
   ncclComm_t comm = make(0);
@@ -165,7 +175,7 @@ static const struct {
   const char* name;
   void (*run)(void);
 } modes[] = {{"train", train}, {"forms", forms},   {"threads", threads}, {"forks", forks},
-             {"killed", killed}, {"full", full}, {"cost", cost}};
+             {"killed", killed}, {"full", full}, {"many", many}, {"cost", cost}};
 
 int main(int argc, char** argv) {
   pthread_barrierattr_t attributes;

@@ -52,6 +52,7 @@ recorded varies train 4 '8 iterations of 3 calls.*sizes of sends change.*"bytes"
 recorded killed killed 4 "$three"
 recorded threads threads 2 'made 10000 calls'
 recorded full full 2 'made 32768 calls: .* iterations of 5 calls'
+recorded many many 2 'repeats in these calls: 1024 calls'
 recorded fork forks 1 'no call of two or more ranks'
 recorded unwritable train 2 'is not recorded: /dev/null/.*: Not a directory' LIGHTPATH_ITERATION_RECORD=/dev/null/folder
 

@@ -207,6 +207,20 @@ func TestDialRejectsWrongReply(t *testing.T) {
 	}
 }
 
+// TestDialClosed checks that a rank which closes the connection instead of a reply is a lost peer.
+func TestDialClosed(t *testing.T) {
+	ls, addrs := listen(t, "127.0.0.1:0", 2)
+	go func() {
+		if c, err := ls[0].ls[0].Accept(); err == nil {
+			_ = c.Close()
+		}
+	}()
+	_, err := Connect(limit(t), ls[1], Options{Rank: 1, Planes: 1, Addrs: addrs, Secret: secret})
+	if !errors.Is(err, transport.ErrPeerLost) || !strings.Contains(err.Error(), "dial rank 0") {
+		t.Errorf("err = %v", err)
+	}
+}
+
 // TestConnectTimeout checks that the error names the missing ranks, and that the listener works again afterwards.
 func TestConnectTimeout(t *testing.T) {
 	ls, addrs := listen(t, "127.0.0.1:0", 3)

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"lightpath/collectives/transport"
 )
 
 // A connection begins with a hello from the rank that dials and a reply from the rank that accepts. Each proves that
@@ -132,7 +134,7 @@ func reply(to []byte, at uint64, secret []byte) []byte {
 func readReply(r io.Reader, to, secret []byte) (b []byte, at uint64, err error) {
 	b = make([]byte, replySize)
 	if _, err := io.ReadFull(r, b); err != nil {
-		return nil, 0, fmt.Errorf("it rejected this rank: %w", err)
+		return nil, 0, fmt.Errorf("%w, or rejected this rank: %w", transport.ErrPeerLost, err)
 	}
 	at = binary.LittleEndian.Uint64(b)
 	if !hmac.Equal(b, reply(to, at, secret)) {
