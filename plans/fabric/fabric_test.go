@@ -199,7 +199,8 @@ func TestLayouts(t *testing.T) {
 	want, err := Decode([]byte(plain))
 	require.NoError(t, err)
 	for _, text := range []string{
-		"version:\n  1\nranks: 2 # two\nplanes:\n# one:\n-\n  # -\n  name: a\n  bandwidth:\n   1Gbps\npods:\n  - - 0\n    - 1\n",
+		"version:\n  1\nranks: 2 # two\nplanes:\n# one:\n-\n  # -\n  name: a\n  bandwidth:\n   1Gbps\n" +
+			"pods:\n  - - 0\n    - 1\n",
 		"{\"version\": 1, 'ranks':\n2, planes: [\n{name: a,\nbandwidth: 1Gbps,\n},\n], pods: [[0, 1,],]}",
 		"version: 1\nranks: 2\nplanes:\n- name: a\n  bandwidth:\n    1Gbps\npods:\n-\n - 0\n - 1\n---\n# end",
 	} {

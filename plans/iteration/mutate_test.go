@@ -178,7 +178,8 @@ func TestInterleavedSwitches(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "without its interleaved partner") {
 					t.Fatal(err)
 				}
-				if text := err.Error(); strings.Index(text, "plane 0 switches without") > strings.Index(text, "plane 1 switches without") {
+				text := err.Error()
+				if strings.Index(text, "plane 0 switches without") > strings.Index(text, "plane 1 switches without") {
 					t.Fatal(text)
 				}
 			}

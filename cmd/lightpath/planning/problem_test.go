@@ -30,7 +30,8 @@ func TestPlanBuildChooses(t *testing.T) {
 
 // TestPods: the parts of an algorithm go to the pods of the fabric file, as in a job with that algorithm.
 func TestPods(t *testing.T) {
-	const planes = "version: 1\nranks: 6\nplanes: [{name: a, bandwidth: 1Gbps, ocs: o}, {name: b, bandwidth: 1Gbps, ocs: o}]\n" +
+	const planes = "version: 1\nranks: 6\nplanes:\n" +
+		"- {name: a, bandwidth: 1Gbps, ocs: o}\n- {name: b, bandwidth: 1Gbps, ocs: o}\n" +
 		"ocs: [{name: o, driver: emulator, reconfig: 1ms}]\n"
 	problem := func(pods, algorithm, ranks string) string {
 		return lightpath.Succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", algorithm, "--ranks",
