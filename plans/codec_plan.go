@@ -173,7 +173,7 @@ func (rep *repetition) decode(r *reader, key string) (err error) {
 	case "step_by":
 		rep.StepBy, err = r.Integer(-math.MaxInt32, math.MaxInt32)
 	case "to_by":
-		rep.ToBy, err = r.Integer(-MaxRanks, MaxRanks)
+		rep.ToBy, err = r.Integer(-maxExpanded, maxExpanded)
 	case "us_by":
 		rep.ByUS, err = r.Number()
 	case "entries":

@@ -1,6 +1,10 @@
 package plans
 
-import "lightpath/plans/circuit"
+import (
+	"cmp"
+
+	"lightpath/plans/circuit"
+)
 
 // A file has one of two forms. The expanded form states every map and every entry. The compact form states a shift or
 // an exclusive or by a number, and any other map by its place in a list. It states repeating entries by their first
@@ -60,7 +64,7 @@ func nameOf(p circuit.Permutation) mapName {
 
 // names finds the names of maps, once for each slice.
 type names struct {
-	ranks int
+	ranks int // of maps with names; the maps of an infeasible plan may have several lengths
 	known map[mapKey]mapName
 	list  []circuit.Permutation // what placeForm numbers
 	index circuit.Index         // maps of a general form
@@ -76,11 +80,14 @@ func namesOf(p *Plan) *names {
 }
 
 func (n *names) of(p circuit.Permutation) mapName {
-	n.ranks = len(p)
+	n.ranks = cmp.Or(n.ranks, len(p))
 	name, ok := n.known[keyOf(p)]
 	if !ok {
-		if name = nameOf(p); n.known == nil {
+		if n.known == nil {
 			n.known = map[mapKey]mapName{}
+		}
+		if len(p) == n.ranks {
+			name = nameOf(p)
 		}
 		n.known[keyOf(p)] = name
 	}
@@ -181,7 +188,7 @@ func (r *reader) name() (name mapName, err error) {
 		for form := shiftForm; form <= placeForm; form++ {
 			if key == formNames[form] && name.form == listForm {
 				name.form = form
-				name.number, err = r.Integer(0, MaxRanks*MaxPlanes)
+				name.number, err = r.Integer(0, maxExpanded)
 				return err
 			}
 		}

@@ -198,3 +198,35 @@ func TestEncodePlanRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestCompactKeepsMaps: a plan of maps of several lengths, or of many maps, has one meaning in both forms.
+func TestCompactKeepsMaps(t *testing.T) {
+	mixed := &Plan{Version: 1, Initial: []circuit.Permutation{circuit.Shift(4, 1), circuit.Shift(3, 1), circuit.Xor(5, 1)},
+		Planes: [][]Entry{{{Kind: Reconfigure, To: circuit.Xor(4, 2)}, {Kind: Reconfigure, To: circuit.Permutation{}}}}}
+	const stride = MaxRanks + 1
+	many := &Plan{Version: 1, Planes: make([][]Entry, 2)}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range 10 * stride {
+		to := circuit.Permutation(rng.Perm(16))
+		many.Planes[0] = append(many.Planes[0], Entry{Kind: Reconfigure, To: to}, Entry{Kind: Reconfigure, To: to.Clone()})
+		if i%stride == 0 {
+			at := float64(i)
+			many.Planes[1] = append(many.Planes[1], Entry{Kind: Reconfigure, To: to, StartUS: at, EndUS: at})
+		}
+	}
+	many.FindRepeats()
+	if many.Repeats[1] == nil || many.Repeats[1][0].ToBy != stride {
+		t.Fatalf("%+v", many.Repeats[1])
+	}
+	for _, plan := range []*Plan{mixed, many} {
+		expanded, err := EncodePlan(plan)
+		require.NoError(t, err)
+		compact, err := EncodeCompactPlan(plan)
+		require.NoError(t, err)
+		back, err := DecodePlan(compact)
+		require.NoError(t, err)
+		if again, err := EncodePlan(back); err != nil || !bytes.Equal(again, expanded) {
+			t.Errorf("%v, %.500s becomes %.500s", err, expanded, again)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -166,10 +167,11 @@ func (d *decoder) portMap(i int, path string) error {
 		p.Ports[rank], owner[name] = name, rank
 		delete(ports, rank)
 	}
-	for rank := range ports {
-		return d.errorf(fmt.Sprintf("%s.ports.%d", path, rank), path+".ports", "rank %d is outside 0..%d", rank, d.f.Ranks-1)
+	if len(ports) == 0 {
+		return nil
 	}
-	return nil
+	rank := slices.Min(slices.Collect(maps.Keys(ports)))
+	return d.errorf(fmt.Sprintf("%s.ports.%d", path, rank), path+".ports", "rank %d is outside 0..%d", rank, d.f.Ranks-1)
 }
 
 // sharedPorts reports a port of a real switch that two planes use. The emulated switch has

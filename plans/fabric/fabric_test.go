@@ -138,7 +138,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{good, "[[0,1],[2,3]]", "[[0,1],[2,1]]", "line 20: pods[1][1]: rank 1 is in pods[0] already"},
 		{good, "[[0,1],[2,3]]", "[[0,1],[2,4]]", "pods[1][1]: rank 4 is outside"},
 		{good, "[[0,1],[2,3]]", "[[0,1],[2]]", "line 20: pods: rank 3 is in no pod"},
-		{good, "[[0,1],[2,3]]", "", "pods: want a list"},
+		{good, "[[0,1],[2,3]]", "", `line 20: field "pods" has no value`},
 		{good, "{alpha: 20us", "{beta: 20us", `line 17: costs: unknown field "beta"`},
 		{good, "name: two-planes", "name: &n two", "line 2: name: want a text"},
 		{good, "name: two-planes", "name: !!str two", "line 2: name: want a text"},
@@ -156,6 +156,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{hosts, "ocs: right, ports: {0: 1, 1: 2, 2: 3, 3: 4}", "interface: e",
 			"planes[1].ocs: either every plane has an ocs or none has"},
 		{hosts, "driver: gnmi, ", "", "ocs[1].driver: missing"},
+		{hosts, "3: 4}}\n  - {name: west", "3: 4, 9: x, 8: x, 7: x, 6: x, 5: x}}\n  - {name: west", "rank 5 is outside 0..3"},
 	} {
 		text := strings.Replace(string(c.base), c.old, c.new, 1)
 		if text == string(c.base) {
@@ -176,10 +177,35 @@ func TestDecodeRefuses(t *testing.T) {
 		"planes: [": "line 1",
 		"\tname: x": "line 1",
 		"version: 1\nhosts: []\nplanes: [{name: a, bandwidth: 1Gbps}]": "line 2: hosts: the hosts have 0 ranks",
-		"? [a]\n: b": "line 2: ",
+		"? [a]\n: b":     "line 1: want a plain field name",
+		"-\n-\n":         "line 1: a list element has no value",
+		"- - # none":     "line 1: a list element has no value",
+		"a:\n- b:\n- c":  `line 2: field "b" has no value`,
+		"a: {b: [c],":    "line 1",
+		"a: {b: , c: d}": `line 1: field "b" has no value`,
+		"a: {b: 1, c}":   `line 1: field "c" has no value`,
+		"a: [b: ]":       `line 1: field "b" has no value`,
+		"a: \"b:\"\nc:":  `line 2: field "c" has no value`,
 	} {
 		if _, err := Decode([]byte(text)); !errors.Is(err, ErrFabric) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestLayouts: values may begin on the next line, lists as far left as their key, and brackets may span lines.
+func TestLayouts(t *testing.T) {
+	const plain = "version: 1\nranks: 2\nplanes: [{name: a, bandwidth: 1Gbps}]\npods: [[0, 1]]\n"
+	want, err := Decode([]byte(plain))
+	require.NoError(t, err)
+	for _, text := range []string{
+		"version:\n  1\nranks: 2 # two\nplanes:\n# one:\n-\n  # -\n  name: a\n  bandwidth:\n   1Gbps\n" +
+			"pods:\n  - - 0\n    - 1\n",
+		"{\"version\": 1, 'ranks':\n2, planes: [\n{name: a,\nbandwidth: 1Gbps,\n},\n], pods: [[0, 1,],]}",
+		"version: 1\nranks: 2\nplanes:\n- name: a\n  bandwidth:\n    1Gbps\npods:\n-\n - 0\n - 1\n---\n# end",
+	} {
+		if f, err := Decode([]byte(text)); err != nil || !reflect.DeepEqual(f, want) {
+			t.Errorf("%v, %+v:\n%s", err, f, text)
 		}
 	}
 }

@@ -11,15 +11,12 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Bounds of a file: the largest fabric (4096 ranks, 64 planes, a port name each) fits, and
-// the recursive YAML parser stays far from the end of its stack.
-const (
-	maxBytes   = 16 << 20
-	maxNesting = 64
-)
+// maxBytes bounds a file. The largest fabric (4096 ranks, 64 planes, a port name each) fits.
+const maxBytes = 16 << 20
 
 // value is a node of the YAML tree with the path that leads to it. Messages need line and path of every value. The
 // library's own decoder has neither, and converts between types: it reads "version: 1.5" as 1.
@@ -52,10 +49,11 @@ func parse(data []byte) (value, error) {
 	if len(data) > maxBytes {
 		return value{}, fmt.Errorf("larger than %d bytes", maxBytes)
 	}
-	if err := checkNesting(data); err != nil {
+	tokens := lexer.Tokenize(string(data))
+	if err := checkTokens(tokens); err != nil {
 		return value{}, err
 	}
-	file, err := parser.ParseBytes(data, 0)
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		var y yaml.Error
 		if errors.As(err, &y) && y.GetToken() != nil {
@@ -77,33 +75,6 @@ func parse(data []byte) (value, error) {
 		return value{}, errors.New("the file is empty")
 	}
 	return value{node: root}, nil
-}
-
-// checkNesting bounds the depth of the tree before it is built. It counts brackets and markers also inside quotes, so
-// it may refuse a string of brackets, but no useful file.
-func checkNesting(data []byte) error {
-	depth, markers, line := 0, 0, 1
-	indented := true // nothing but spaces and markers so far on this line
-	for i, c := range data {
-		switch c {
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth = max(0, depth-1)
-		case '\n':
-			line, markers, indented = line+1, 0, true
-			continue
-		}
-		if indented && (c == '-' || c == '?') && i+1 < len(data) && data[i+1] == ' ' {
-			markers++
-		} else if c != ' ' {
-			indented = false
-		}
-		if depth > maxNesting || markers > maxNesting {
-			return fmt.Errorf("line %d: nested deeper than %d", line, maxNesting)
-		}
-	}
-	return nil
 }
 
 // object calls field for each key of a mapping, in the order of the file.
@@ -129,9 +100,6 @@ func (v value) object(field func(key string, at value) error) error {
 		}
 		seen[key] = true
 		at := value{node: pair.Value, path: v.join(key), seen: v.seen}
-		if pair.Value == nil {
-			return name.errorf("field %q has no value", key)
-		}
 		at.see()
 		if err := field(key, at); err != nil {
 			if errors.Is(err, errUnknown) {
@@ -212,9 +180,6 @@ func (v value) list(elem func(i int, at value) error) error {
 	}
 	for i, node := range n.Values {
 		at := value{node: node, path: fmt.Sprintf("%s[%d]", v.path, i), seen: v.seen}
-		if node == nil {
-			return v.errorf("element %d has no value", i)
-		}
 		at.see()
 		if err := elem(i, at); err != nil {
 			return err

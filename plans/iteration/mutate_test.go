@@ -149,6 +149,19 @@ func TestTails(t *testing.T) {
 	}
 }
 
+// TestShortMaps: maps that are too short are refused, not followed.
+func TestShortMaps(t *testing.T) {
+	p, plan := example(t, plans.Simplex)
+	p.Fabric.ReconfigPerPort = 1
+	q := copyOf(t, plan)
+	for _, one := range q.Plans {
+		one.Initial[1] = circuit.Permutation{0}
+		if _, err := check.Check(p, q); err == nil || !strings.Contains(err.Error(), "initial[1]: has 1 entries") {
+			t.Error(err)
+		}
+	}
+}
+
 // TestInterleavedSwitches: the planes of a pair switch together between calls, too.
 func TestInterleavedSwitches(t *testing.T) {
 	p, plan := example(t, plans.Interleaved)
@@ -160,8 +173,15 @@ func TestInterleavedSwitches(t *testing.T) {
 		if s := q.Calls[at].Switches; len(s) == 2 {
 			s[1].StartUS += 5
 			s[1].EndUS += 5
-			if _, err := check.Check(p, q); err == nil || !strings.Contains(err.Error(), "without its interleaved partner") {
-				t.Error(err)
+			for range 20 { // the order of messages is that of planes
+				_, err := check.Check(p, q)
+				if err == nil || !strings.Contains(err.Error(), "without its interleaved partner") {
+					t.Fatal(err)
+				}
+				text := err.Error()
+				if strings.Index(text, "plane 0 switches without") > strings.Index(text, "plane 1 switches without") {
+					t.Fatal(text)
+				}
 			}
 			return
 		}

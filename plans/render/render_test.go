@@ -260,9 +260,12 @@ func TestTrace(t *testing.T) {
 	if e := f.Events[2]; e.Name != "step 0" || e.TS != 0 || *e.Dur != 100 || e.Args["bytes per flow"] != 5e6 {
 		t.Errorf("first slice %+v, %v us", e, *e.Dur)
 	}
-	plan.Planes[0][0].EndUS = math.Inf(1)
-	if text, err := json.Marshal(Trace(plan, Options{})); err != nil || len(text) == 0 {
-		t.Error(err)
+	for _, e := range []plans.Entry{{EndUS: math.Inf(1)}, {StartUS: -1e308, EndUS: 1e308}} {
+		plan.Planes[0][0].StartUS, plan.Planes[0][0].EndUS = e.StartUS, e.EndUS
+		lanes := []Lane{{Spans: []Span{{StartUS: e.StartUS, EndUS: e.EndUS}}}}
+		if text, err := json.Marshal(Trace(plan, Options{Lanes: lanes})); err != nil || len(text) == 0 {
+			t.Error(err)
+		}
 	}
 }
 

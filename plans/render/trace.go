@@ -29,8 +29,8 @@ func Trace(plan *plans.Plan, o Options) *chrometrace.File {
 			f.NameLane(pid, j, fmt.Sprintf("plane %d", j))
 			for i := range entries {
 				e := &entries[i]
-				if finite(e.StartUS) && finite(e.EndUS) && e.EndUS >= e.StartUS { // JSON has no other numbers
-					f.Slice(pid, j, d.traceName(e), string(e.Kind), e.StartUS, e.EndUS-e.StartUS, d.traceArgs(e))
+				if us := e.EndUS - e.StartUS; us >= 0 && finite(us) { // JSON has no other numbers
+					f.Slice(pid, j, d.traceName(e), string(e.Kind), e.StartUS, us, d.traceArgs(e))
 				}
 			}
 		}
@@ -39,8 +39,8 @@ func Trace(plan *plans.Plan, o Options) *chrometrace.File {
 		f.NameProcess(len(sources), "iteration")
 		f.NameLane(len(sources), lane, l.Name)
 		for _, s := range l.Spans {
-			if finite(s.StartUS) && finite(s.EndUS) && s.EndUS >= s.StartUS {
-				f.Slice(len(sources), lane, s.Label, l.Name, s.StartUS, s.EndUS-s.StartUS, nil)
+			if us := s.EndUS - s.StartUS; us >= 0 && finite(us) {
+				f.Slice(len(sources), lane, s.Label, l.Name, s.StartUS, us, nil)
 			}
 		}
 	}

@@ -114,7 +114,8 @@ func BuildSchedule(s *calls.Shape, ranks int, from *Choices, cfg *settings.Confi
 		name = file.Identity()
 		sched, err = file.Schedule(int(s.Root), opts...)
 	} else {
-		name = arrange(coll, Choose(coll, block, ranks, from, cfg.Algorithms), pods, cfg.Algorithms)
+		_, asked := cfg.Algorithms[coll.String()]
+		name = Arrange(coll, Choose(coll, block, ranks, from, cfg.Algorithms), pods, asked)
 		sched, err = schedule.Build(coll, name, ranks, int(s.Root), opts...)
 	}
 	if err != nil {

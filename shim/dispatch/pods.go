@@ -29,11 +29,11 @@ func PodsOf(fab *fabric.Fabric, ports []int) [][]int {
 	return pods
 }
 
-// arrange assigns the parts of an algorithm to ranks so that few flows leave a pod (LumosCore, A.5 and A.7), and
+// Arrange assigns the parts of an algorithm to ranks so that few flows leave a pod (LumosCore, A.5 and A.7), and
 // returns the name of the result. A ring goes through the pods and comes back. Other algorithms have the ranks of a pod
-// next to each other. An all-to-all that the user did not name sends from each pod to all others at once. arrange is a
-// pure function of facts that all ranks share, as [Choose] is.
-func arrange(coll schedule.Collective, name string, pods [][]int, override map[string]string) string {
+// next to each other. An all-to-all sends from each pod to all others at once, unless the user asked for the algorithm.
+// Arrange is a pure function of facts that all ranks share, as [Choose] is.
+func Arrange(coll schedule.Collective, name string, pods [][]int, asked bool) string {
 	if pods == nil {
 		return name
 	}
@@ -43,7 +43,6 @@ func arrange(coll schedule.Collective, name string, pods [][]int, override map[s
 			size = 0
 		}
 	}
-	_, asked := override[coll.String()]
 	switch {
 	case name == "hierarchical-ring" && size > 0:
 		name = fmt.Sprintf("%s:%d", name, size)

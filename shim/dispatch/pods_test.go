@@ -44,7 +44,7 @@ func TestArrangeCrossesPodsLess(t *testing.T) {
 		{schedule.AllToAll, "pairwise", "pod-pairwise:4~", 1},
 		{schedule.Broadcast, "binomial", "binomial~", 0},
 	} {
-		name := arrange(c.coll, c.name, pods, nil)
+		name := Arrange(c.coll, c.name, pods, false)
 		if !strings.HasPrefix(name, c.want) {
 			t.Errorf("%v %s becomes %s", c.coll, c.name, name)
 		}
@@ -55,15 +55,14 @@ func TestArrangeCrossesPodsLess(t *testing.T) {
 			t.Errorf("%v %s: %d chunks go between pods, %d by %s, in %d flows at once", c.coll, c.name,
 				before, after, name, most)
 		}
-		if arrange(c.coll, c.name, nil, nil) != c.name {
+		if Arrange(c.coll, c.name, nil, false) != c.name {
 			t.Errorf("%s changes without pods", c.name)
 		}
 	}
-	asked := map[string]string{"alltoall": "pairwise", "allreduce": "ring~0.2.1-15"}
-	if name := arrange(schedule.AllToAll, "pairwise", pods, asked); !strings.HasPrefix(name, "pairwise~") {
+	if name := Arrange(schedule.AllToAll, "pairwise", pods, true); !strings.HasPrefix(name, "pairwise~") {
 		t.Errorf("who asks for pairwise gets %s", name)
 	}
-	if name := arrange(schedule.AllReduce, "ring~3.2.1.0", pods, asked); name != "ring~3.2.1.0" {
+	if name := Arrange(schedule.AllReduce, "ring~3.2.1.0", pods, true); name != "ring~3.2.1.0" {
 		t.Errorf("who asks for seats gets %s", name)
 	}
 }

@@ -41,6 +41,9 @@ func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
 	if err := f.setInitial(template); err != nil {
 		return err
 	}
+	if f.pods != nil {
+		fmt.Fprintln(os.Stderr, "pods of the fabric count only with an --algorithm, whose parts they arrange")
+	}
 	ctx, cancel := cli.Limited(cmd, pf.limit)
 	defer cancel()
 	stop := cli.Waiting(fmt.Sprintf("planning, at most %v", pf.limit))

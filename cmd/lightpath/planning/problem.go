@@ -15,6 +15,7 @@ import (
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans"
 	"lightpath/plans/circuit"
+	"lightpath/shim/dispatch"
 )
 
 // problemFlags describe the planning problem of a collective: the schedule and the fabric,
@@ -25,6 +26,7 @@ type problemFlags struct {
 	bytes                 string
 
 	fabric     string
+	pods       [][]int // of the fabric file
 	planes     int
 	bandwidth  cli.Gbps
 	alpha, hop cli.Micros
@@ -77,7 +79,11 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := msccl.ProblemOf(c, f.algorithm, f.ranks, f.root, float64(bytes), template, schedule.Disjoint)
+	algorithm := f.algorithm
+	if !strings.HasPrefix(algorithm, msccl.Prefix) {
+		algorithm = dispatch.Arrange(c, algorithm, f.pods, true)
+	}
+	p, err := msccl.ProblemOf(c, algorithm, f.ranks, f.root, float64(bytes), template, schedule.Disjoint)
 	if err != nil {
 		return nil, fmt.Errorf("--algorithm: %w", err)
 	}
@@ -134,6 +140,7 @@ func (f *problemFlags) template(cmd *cobra.Command) (*plans.Problem, error) {
 			return nil, fmt.Errorf("--ranks: %d on a fabric of %d", f.ranks, p.Ranks)
 		}
 		p.Ranks = f.ranks
+		f.pods = dispatch.PodsOf(file, circuit.Shift(f.ranks, 0))
 	} else {
 		*p = plans.Problem{
 			Version: plans.Version, Ranks: f.ranks, Planes: f.planes, BandwidthGbps: float64(f.bandwidth),

@@ -28,6 +28,28 @@ func TestPlanBuildChooses(t *testing.T) {
 	}
 }
 
+// TestPods: the parts of an algorithm go to the pods of the fabric file, as in a job with that algorithm.
+func TestPods(t *testing.T) {
+	const planes = "version: 1\nranks: 6\nplanes:\n" +
+		"- {name: a, bandwidth: 1Gbps, ocs: o}\n- {name: b, bandwidth: 1Gbps, ocs: o}\n" +
+		"ocs: [{name: o, driver: emulator, reconfig: 1ms}]\n"
+	problem := func(pods, algorithm, ranks string) string {
+		return lightpath.Succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", algorithm, "--ranks",
+			ranks, "--bytes", "1M", "--fabric", clitest.Write(t, "fabric.yaml", planes+pods))
+	}
+	const pods = "pods: [[0, 2, 4], [1, 3, 5]]\n"
+	for _, c := range []struct{ name, arranged, ranks string }{
+		{"ring", "ring~0.2.4.1.3.5", "6"},
+		{"hierarchical-ring", "hierarchical-ring:3~0.2.4.1.3.5", "6"},
+		{"ring~5-0", "ring~5-0", "6"},
+		{"ring", "ring~0.2.1.3", "4"},
+	} {
+		if got, want := problem(pods, c.name, c.ranks), problem("", c.arranged, c.ranks); got != want {
+			t.Errorf("%s: %s, want %s", c.name, got, want)
+		}
+	}
+}
+
 // TestBuildWritesProblem: plan build leaves a problem beside the plan, with which plan check and plan show work.
 func TestBuildWritesProblem(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "p.json")

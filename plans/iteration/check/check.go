@@ -117,7 +117,8 @@ func (c *checker) calls() {
 // onCircuits checks the calls on circuits.
 func (c *checker) onCircuits() {
 	known := map[fits]check.Report{}
-	for k, at := range c.places {
+	sound := true // all plans are feasible, so maps can be followed
+	for _, at := range c.places {
 		call := &c.plan.Calls[at]
 		key := fits{call.Plan, c.p.Of[call.Call]}
 		report, ok := known[key]
@@ -128,6 +129,7 @@ func (c *checker) onCircuits() {
 			// A plan with given circuits may state a bound for these only; totals checks the bound of the iteration.
 			if report, err = check.Check(&problem, c.plan.Plans[call.Plan]); err != nil {
 				c.bad.Addf("calls[%d]: plans[%d] for call %d: %v", at, call.Plan, call.Call, err)
+				sound = false
 			}
 			known[key] = report
 		}
@@ -135,7 +137,11 @@ func (c *checker) onCircuits() {
 		if got := call.EndUS - call.StartUS; !plans.AtLeastUS(call.EndUS, call.StartUS+report.CCTUS) {
 			c.bad.Addf("calls[%d]: lasts %v us, its plan needs %v us", at, got, report.CCTUS)
 		}
-		c.gap(k)
+	}
+	for k := range c.places {
+		if sound {
+			c.gap(k)
+		}
 	}
 }
 
@@ -172,18 +178,14 @@ func (c *checker) gap(k int) {
 		case ok:
 			c.report.Reconfigurations++
 			c.switches(at, j, sw, has, now.Initial[j], busy)
+			if o, both := switched[j^1]; c.p.Fabric.Circuits == plans.Interleaved &&
+				(!both || !plans.SameUS(o.StartUS, sw.StartUS) || !plans.SameUS(o.EndUS, sw.EndUS)) {
+				c.bad.Addf("calls[%d]: plane %d switches without its interleaved partner", at, j)
+			}
 		case !plans.AtLeastUS(call.StartUS, busy):
 			c.bad.Addf("calls[%d]: starts at %v us, plane %d reconfigures until %v us", at, call.StartUS, j, busy)
 		case c.p.Shapes[c.p.Of[call.Call]].Demand == nil && !has.Equal(now.Initial[j]):
 			c.bad.Addf("calls[%d]: plane %d does not have the circuits on which plans[%d] begins", at, j, call.Plan)
-		}
-	}
-	if c.p.Fabric.Circuits == plans.Interleaved {
-		for j, sw := range switched {
-			o, ok := switched[j^1]
-			if !ok || !plans.SameUS(o.StartUS, sw.StartUS) || !plans.SameUS(o.EndUS, sw.EndUS) {
-				c.bad.Addf("calls[%d]: plane %d switches without its interleaved partner", at, j)
-			}
 		}
 	}
 }

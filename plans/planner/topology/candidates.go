@@ -20,8 +20,9 @@ const (
 // rings, shifted tori, generalized Kautz graph and expander of HARVEST, appendix A, and circulants. Some are not
 // connected: a shifted ring whose stride divides n is for steps that stay on its cycles. A graph uses fewer than ports
 // ports only if the kind demands it (interleaved planes come in pairs). The result is deterministic, in the order
-// named. It is empty for n < 2 or ports < 1, or if the kind allows no graph of as many ports.
-func Candidates(n, ports int, kind plans.CircuitKind) []Graph {
+// named, unless stop, which may be nil, returns true: then some graphs are missing. It is empty for n < 2 or ports < 1,
+// or if the kind allows no graph of as many ports.
+func Candidates(n, ports int, kind plans.CircuitKind, stop func() bool) []Graph {
 	if n < 2 || ports < 1 {
 		return nil
 	}
@@ -30,6 +31,9 @@ func Candidates(n, ports int, kind plans.CircuitKind) []Graph {
 		c.add(Circulant(n, s))
 	}
 	for count := 2; count <= min(ports, maxDims); count++ {
+		if stop != nil && stop() {
+			return c.all
+		}
 		for _, t := range tori(n, count) {
 			c.add(t, nil)
 		}
@@ -44,8 +48,8 @@ func Candidates(n, ports int, kind plans.CircuitKind) []Graph {
 	} else {
 		c.add(Expander(n, oneWay, randomGraph))
 	}
-	c.add(BestCirculant(n, oneWay))
-	c.add(BestCirculant(n, ports/2))
+	c.add(BestCirculant(n, oneWay, stop))
+	c.add(BestCirculant(n, ports/2, stop))
 	return c.all
 }
 

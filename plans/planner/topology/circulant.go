@@ -9,8 +9,11 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// searchRanks is the most ranks for which BestCirculant tries every shift of a port.
-const searchRanks = 512
+// Limits of the search for better shifts in BestCirculant: the most ranks, and the most circuits that it follows.
+const (
+	searchRanks = 512
+	searchWork  = 1 << 26
+)
 
 // Circulant returns the graph of n ranks in which port i of rank r leads to r + shifts[i]
 // (mod n). One shift s makes the shifted ring of stride s, which is gcd(n, s) separate
@@ -38,12 +41,13 @@ func Circulant(n int, shifts ...int) (Graph, error) {
 
 // BestCirculant returns the circulant of n ranks and ports shifts with small mean distance, hence large theta for
 // total exchange. It takes the powers of the best base. Up to 512 ranks it then changes one shift after the other as
-// long as that shortens the mean distance. ports >= 1; if it exceeds n-1 some ports share a shift.
-func BestCirculant(n, ports int) (Graph, error) {
+// long as that shortens the mean distance, unless this takes long or stop, which may be nil, returns true. ports >= 1;
+// if it exceeds n-1 some ports share a shift.
+func BestCirculant(n, ports int, stop func() bool) (Graph, error) {
 	if n < 2 || ports < 1 {
 		return Graph{}, shapef("a circulant of %d ranks and %d ports", n, ports)
 	}
-	c := circulantSearch{n: n, dist: make([]int, n)}
+	c := circulantSearch{n: n, dist: make([]int, n), work: searchWork, stop: stop}
 	best, least := []int(nil), int64(math.MaxInt64)
 	top := 2 // the base whose powers reach round once; a single port has just the shift by 1
 	if ports > 1 {
@@ -80,6 +84,8 @@ type circulantSearch struct {
 	n     int
 	dist  []int
 	queue []int
+	work  int // circuits that improve may still follow
+	stop  func() bool
 }
 
 // total returns the sum of the distances from rank 0; a rank without a path counts n.
@@ -111,6 +117,10 @@ func (c *circulantSearch) improve(shifts []int, least int64) []int {
 		for i := 1; i < len(shifts); i++ {
 			keep := shifts[i]
 			for s := 1; s < c.n; s++ {
+				if c.work -= c.n * len(shifts); c.work < 0 || c.stop != nil && c.stop() {
+					shifts[i] = keep
+					return shifts
+				}
 				shifts[i] = s
 				if d := c.total(shifts); d < least {
 					keep, least, better = s, d, true

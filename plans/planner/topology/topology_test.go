@@ -212,13 +212,24 @@ func TestExpander(t *testing.T) {
 }
 
 // TestBestCirculant compares with the least total distance over all pairs of shifts.
+// TestBestCirculantEnds: the search for better shifts ends after some work, and when it is told to.
+func TestBestCirculantEnds(t *testing.T) {
+	for last, most := range map[bool]int{true: 1, false: 1 << 26 / (512 * 64)} {
+		looks := 0
+		g, err := topology.BestCirculant(512, 64, func() bool { looks++; return last })
+		if err != nil || g.Ports() != 64 || looks < 1 || looks > most {
+			t.Errorf("%v, %d ports, %d looks, want at most %d", err, g.Ports(), looks, most)
+		}
+	}
+}
+
 func TestBestCirculant(t *testing.T) {
 	total := func(g topology.Graph) int64 {
 		sum, _ := distances(g, 0, make([]int, g.Ranks()))
 		return sum
 	}
 	for _, n := range []int{2, 3, 5, 8, 13, 16, 24} {
-		g, err := topology.BestCirculant(n, 2)
+		g, err := topology.BestCirculant(n, 2, nil)
 		got := total(must(t, g, err))
 		least := int64(math.MaxInt64)
 		for b := 1; b < n; b++ {
@@ -229,7 +240,7 @@ func TestBestCirculant(t *testing.T) {
 			t.Errorf("n=%d: %s has total distance %d, 1 and another shift %d", n, g.Name, got, least)
 		}
 	}
-	if g, err := topology.BestCirculant(1000, 3); err != nil || g.Ports() != 3 {
+	if g, err := topology.BestCirculant(1000, 3, nil); err != nil || g.Ports() != 3 {
 		t.Error(err)
 	} else if d, ok := diameter(g); !ok || d > 30 {
 		t.Errorf("diameter %d %v", d, ok)
@@ -262,7 +273,7 @@ func TestCandidates(t *testing.T) {
 		for ports := 0; ports <= 6; ports++ {
 			for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Duplex, plans.Interleaved} {
 				connected := false
-				for _, g := range topology.Candidates(n, ports, kind) {
+				for _, g := range topology.Candidates(n, ports, kind, nil) {
 					if g.Ranks() != n || g.Ports() > ports || g.Name == "" {
 						t.Fatalf("%d ranks, %d ports: %s has %d and %d", n, ports, g.Name, g.Ranks(), g.Ports())
 					}
@@ -306,7 +317,7 @@ func TestShapeErrors(t *testing.T) {
 		"kautz 0":      second(topology.Kautz(4, 0)),
 		"expander":     second(topology.Expander(1, 2, 0)),
 		"matchings":    second(topology.MatchingExpander(1, 2, 0)),
-		"best":         second(topology.BestCirculant(4, 0)),
+		"best":         second(topology.BestCirculant(4, 0, nil)),
 	} {
 		if !errors.Is(err, topology.ErrShape) {
 			t.Errorf("%s: %v", name, err)
@@ -320,7 +331,7 @@ func second(_ topology.Graph, err error) error { return err }
 func TestCube(t *testing.T) {
 	for _, kind := range []plans.CircuitKind{plans.Simplex, plans.Duplex} {
 		found := false
-		for _, g := range topology.Candidates(8, 3, kind) {
+		for _, g := range topology.Candidates(8, 3, kind, nil) {
 			d, _ := diameter(g)
 			found = found || d == 3 && g.Ports() == 3 && g.Maps[0].Involution() && g.Maps[1].Involution() &&
 				g.Maps[2].Involution()

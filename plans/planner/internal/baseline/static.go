@@ -79,7 +79,7 @@ func staticStates(ctx context.Context, m *model.Model) ([][]circuit.Permutation,
 	}
 	var set offer.States
 	set.Add(ChooseStatic(ctx, m))
-	for _, maps := range offer.Graphs(m) {
+	for _, maps := range offer.Graphs(ctx, m) {
 		set.Add(maps)
 	}
 	return set.All, nil

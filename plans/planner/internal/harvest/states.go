@@ -22,7 +22,7 @@ func states(ctx context.Context, m *model.Model, fills [][][]circuit.Permutation
 	for _, maps := range m.Candidates(model.MaxCandidates)[min(model.MaxCandidates, len(m.Pages)):] {
 		set.Add(m.EveryUnit(maps))
 	}
-	for _, maps := range offer.Graphs(m) {
+	for _, maps := range offer.Graphs(ctx, m) {
 		set.Add(maps)
 	}
 	for _, list := range fills {

@@ -1,6 +1,7 @@
 package offer
 
 import (
+	"context"
 	"slices"
 
 	"lightpath/plans/circuit"
@@ -54,10 +55,11 @@ func (s *States) Add(maps []circuit.Permutation) {
 	s.All = append(s.All, maps)
 }
 
-// Graphs returns topologies that several planes can form, within graphWork.
-func Graphs(m *model.Model) [][]circuit.Permutation {
+// Graphs returns topologies that several planes can form, within graphWork; none when ctx has ended.
+func Graphs(ctx context.Context, m *model.Model) [][]circuit.Permutation {
 	k := m.P.Planes
-	if !m.P.Forwarding || k < 2 || m.P.Ranks < 2 {
+	over := func() bool { return ctx.Err() != nil }
+	if over() || !m.P.Forwarding || k < 2 || m.P.Ranks < 2 {
 		return nil
 	}
 	n, flows := m.P.Ranks, 0
@@ -68,7 +70,7 @@ func Graphs(m *model.Model) [][]circuit.Permutation {
 	if fit == 0 {
 		return nil
 	}
-	all := topology.Candidates(n, k, m.P.Circuits)
+	all := topology.Candidates(n, k, m.P.Circuits, over)
 	if fit < len(all) { // many tori are left out, between rings and what is most compact
 		last := min(fit, compactGraphs)
 		all = slices.Concat(all[:fit-last], all[len(all)-last:])

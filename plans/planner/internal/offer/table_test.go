@@ -26,7 +26,7 @@ func TestTableBracketsTimes(t *testing.T) {
 		o := effort.Search{Effort: 2 * time.Second, SinglePlane: i%4 == 0}
 		pieces, _ := Pieces(m, nil)
 		var set States
-		for _, maps := range Graphs(m) {
+		for _, maps := range Graphs(t.Context(), m) {
 			set.Add(maps)
 		}
 		alike := m.Candidates(model.MaxCandidates)
