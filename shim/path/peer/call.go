@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
@@ -43,17 +44,31 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 	if len(x.launch.ops)+len(x.launch.msgs) == 0 {
 		return nil
 	}
+	x.begin(calls.DeadlineOf(group))
 	if err := x.enqueue(); err != nil {
 		// Part of the launch is on streams and cannot be removed from them.
 		x.c.Spread(err)
 		x.breakOff()
 		return err
 	}
-	if due := calls.DeadlineOf(group); !due.IsZero() && x.n > 1 && x.launch.capture.ID == 0 {
-		x.watcher.expect(x.launch.number, due)
+	return nil
+}
+
+// begin numbers the launch and tells the watcher of it, which must see whether peers come while Put waits for room.
+func (x *Path) begin(due time.Time) {
+	x.launch.number++
+	if x.launch.number == 0 {
+		x.launch.number = 1
+	}
+	if x.launch.capture.ID != 0 {
+		x.captured.Store(true)
+	} else {
+		x.watcher.last.Store(x.launch.number)
+		if !due.IsZero() && x.n > 1 {
+			x.watcher.expect(x.launch.number, due)
+		}
 	}
 	x.watcher.wake()
-	return nil
 }
 
 // gather collects the streams of the communicator's calls. The first is the launch's stream.
@@ -164,10 +179,6 @@ func (x *Path) announce(group []calls.Call) error {
 // enqueue puts the launch on its streams.
 func (x *Path) enqueue() error {
 	d := x.dev
-	x.launch.number++
-	if x.launch.number == 0 {
-		x.launch.number = 1
-	}
 	if err := d.Follow(x.launch.stream, x.launch.capture); err != nil {
 		return err
 	}
@@ -205,13 +216,7 @@ func (x *Path) enqueue() error {
 	if err := x.queue.flush(); err != nil {
 		return err
 	}
-	err := d.End(x.launch.stream, x.launch.streams[1:], x.launch.capture)
-	if x.launch.capture.ID != 0 {
-		x.captured.Store(true)
-	} else {
-		x.watcher.last.Store(x.launch.number)
-	}
-	return err
+	return d.End(x.launch.stream, x.launch.streams[1:], x.launch.capture)
 }
 
 // breakOff makes the streams leave a launch that was enqueued only in part. If the driver refuses, it sets x.torn, and

@@ -169,3 +169,43 @@ func TestCapturedByOne(t *testing.T) {
 	<-w.Comms[0].FailedChan()
 	require.NoError(t, g.SynchronizeRank(1))
 }
+
+// TestDirectAlone checks that a launch with more operations than the driver may hold ends in time if no peer comes,
+// although the call has not returned yet.
+func TestDirectAlone(t *testing.T) {
+	g := shimtest.UsePeers(t, 2, 1)
+	t.Setenv("LIGHTPATH_TIMEOUT", "1s")
+	w := shimtest.NewWorld(t, 2)
+	group := make([]calls.Call, 400)
+	for i := range group {
+		at := g.Memory(0, 16)
+		group[i] = calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 16, Send: at, Recv: at,
+			Stream: g.Streams[0][0]}
+	}
+	_ = shim.Run(group) // the timeout may come before it returns, or after
+	<-w.Comms[0].FailedChan()
+	shimtest.WantError(t, w.Comms[0].AsyncError(), errdefs.ErrTimeout, "rank 1 did not arrive")
+	require.NoError(t, g.SynchronizeRank(0))
+}
+
+// TestDirectManyCopies checks that a rank can put more copies of the driver on its stream, one behind the other, than
+// the driver may hold.
+func TestDirectManyCopies(t *testing.T) {
+	g := shimtest.UsePeers(t, 2, 1)
+	w := shimtest.NewWorld(t, 2)
+	w.Must(func(c *shim.Comm) error {
+		at, s := g.Memory(c.Rank, 32), g.Streams[c.Rank][0]
+		var group []calls.Call
+		for range 600 {
+			send := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: 16, Send: at, Peer: int32(c.Rank),
+				Stream: s}
+			recv := send
+			recv.Kind, recv.Send, recv.Recv = calls.Recv, nil, unsafe.Add(at, 16)
+			group = append(group, send, recv)
+		}
+		if err := shim.Run(group); err != nil {
+			return err
+		}
+		return g.SynchronizeRank(c.Rank)
+	})
+}
