@@ -95,7 +95,7 @@ func (g *group) divide(c *comm.Core) error {
 	if err != nil {
 		return err
 	}
-	if here && c.Ranks == 1 {
+	if c.Ranks == 1 && (here || g.scalesOnHost(c)) {
 		for i := range g.calls {
 			if g.calls[i].Comm == c {
 				g.rest = append(g.rest, g.calls[i])
@@ -109,6 +109,18 @@ func (g *group) divide(c *comm.Core) error {
 	}
 	g.waits = append(g.waits, c)
 	return g.pin(c)
+}
+
+// scalesOnHost reports whether a kernel would multiply data in host memory, which it cannot reach. A single rank has no
+// other memory for it.
+func (g *group) scalesOnHost(c *comm.Core) bool {
+	return slices.ContainsFunc(g.calls, func(call calls.Call) bool {
+		if call.Comm != c || call.Count == 0 || !call.Kind.Reduces() || call.Op != calls.OpPreMulSum {
+			return false
+		}
+		place, err := device.Active().Locate(call.Recv)
+		return err == nil && place.Kind == device.Host
+	})
 }
 
 // onHost reports whether a communicator's calls have only host memory and no stream.

@@ -1,6 +1,7 @@
 package peer_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
@@ -208,4 +210,24 @@ func TestDirectManyCopies(t *testing.T) {
 		}
 		return g.SynchronizeRank(c.Rank)
 	})
+}
+
+// TestDirectScalesHostMemory checks that no kernel of a single rank uses memory that only the CPU reaches.
+func TestDirectScalesHostMemory(t *testing.T) {
+	g := shimtest.UsePeers(t, 1, 1)
+	w := shimtest.NewWorld(t, 1)
+	g.Touching(func(_ device.Stream, at unsafe.Pointer) {
+		if place, err := g.Locate(at); err != nil || place.Kind == device.Host {
+			t.Errorf("a kernel uses host memory at %p: %v", at, err)
+		}
+	})
+	at, to, factor := g.Memory(0, 4), make([]byte, 4), byte(3)
+	copy(g.Bytes(at, 4), []byte{1, 2, 3, 4})
+	require.NoError(t, shim.Run([]calls.Call{{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8,
+		Op: calls.OpPreMulSum, Count: 4, Send: at, Recv: unsafe.Pointer(&to[0]), Scalar: unsafe.Pointer(&factor),
+		Stream: g.Streams[0][0]}}))
+	require.NoError(t, g.SynchronizeRank(0))
+	if !bytes.Equal(to, []byte{3, 6, 9, 12}) {
+		t.Errorf("the result is %v", to)
+	}
 }
