@@ -159,9 +159,10 @@ func (x *Path) follow() {
 	w.awake.Store(false)
 }
 
-// busy reports whether launches are pending.
+// busy reports whether launches are pending. A failed communicator may have one that never ends by its number.
 func (x *Path) busy() bool {
-	return x.n > 1 && (x.ended() != x.watcher.last.Load() || atomic.LoadUint32(&x.page.rank(x.me).current) != 0)
+	return x.n > 1 && (atomic.LoadUint32(&x.page.rank(x.me).current) != 0 ||
+		x.ended() != x.watcher.last.Load() && !x.c.Failed())
 }
 
 // look checks the current launch once.
