@@ -20,6 +20,7 @@ import (
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
+	"lightpath/shim/settings"
 	"lightpath/shim/shimtest"
 )
 
@@ -230,4 +231,33 @@ func TestDirectScalesHostMemory(t *testing.T) {
 	if !bytes.Equal(to, []byte{3, 6, 9, 12}) {
 		t.Errorf("the result is %v", to)
 	}
+}
+
+// TestDirectOneThread checks that one thread can put a group of many calls of all ranks of one device on streams. Each
+// rank waits for room that it only gets when the others have come.
+func TestDirectOneThread(t *testing.T) {
+	const ranks, count, first = 8, 16, int(device.LastDefault) // the first stream that is no default stream
+	g := shimtest.UsePeers(t, 1, first+ranks)
+	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	cfg, err := settings.Load()
+	require.NoError(t, err)
+	id, err := shim.NewUniqueID()
+	require.NoError(t, err)
+	args := make([]shim.InitArgs, ranks)
+	for r := range args {
+		args[r] = shim.InitArgs{ID: id, Ranks: ranks, Rank: r}
+	}
+	comms, err := shim.InitWith(cfg, args)
+	require.NoError(t, err)
+	t.Cleanup(shimtest.WorldOf(t, comms).Destroy)
+	var group []calls.Call
+	for r, c := range comms {
+		at := g.Memory(0, count)
+		for range 24 {
+			group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at,
+				Recv: at, Stream: g.Streams[0][first+r]})
+		}
+	}
+	require.NoError(t, shim.Run(group))
+	require.NoError(t, g.SynchronizeRank(0))
 }
