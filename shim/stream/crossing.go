@@ -34,8 +34,10 @@ type crossing struct {
 	base  []uint32       // by lane: the word base + k + 1 says that the plane has map k
 	graph bool           // captured: it runs at each replay of the graph
 
-	completed []atomic.Int32 // by lane: maps whose messages have completed
-	over      atomic.Bool    // the caller's stream has left the script
+	// Of all runs so far, since the next replay of a graph may begin before this run has seen the end of its own:
+	completed []atomic.Int32 // by lane: signals that the messages under a map have completed
+	ended     atomic.Int32   // how often the caller's stream has left the script
+	runs      int32          // how often the crossing has run
 
 	// Of the run in progress:
 	lanes   []crossingLane
@@ -49,8 +51,8 @@ type crossing struct {
 type crossingLane struct {
 	epoch    uint32 // of the script's first map
 	stage    int
-	inForce  bool // the plane has the stage's map, or this rank does not need it
-	signals  int32
+	inForce  bool  // the plane has the stage's map, or this rank does not need it
+	signals  int32 // that must have come, of all runs so far
 	complete bool
 }
 
@@ -112,16 +114,12 @@ func (in *Issuer) take(l *Launch) (x *crossing, err error) {
 	return x, nil
 }
 
-// reuse returns an ended crossing, nil if there is none.
-func (cs *crossings) reuse() *crossing {
-	for i, x := range cs.idle {
-		if x.over.Load() {
-			cs.idle[i] = cs.idle[len(cs.idle)-1]
-			cs.idle = cs.idle[:len(cs.idle)-1]
-			return x
-		}
+// reuse returns a crossing that has run, nil if there is none.
+func (cs *crossings) reuse() (x *crossing) {
+	if n := len(cs.idle); n > 0 {
+		x, cs.idle = cs.idle[n-1], cs.idle[:n-1]
 	}
-	return nil
+	return x
 }
 
 // free frees the crossings and words. No stream uses them any more.
@@ -206,14 +204,9 @@ func (x *crossing) end(s device.Stream) error {
 func (x *crossing) Come(part int) {
 	switch part {
 	case partBegin:
-		// No other signal of this run comes earlier: the lanes still wait for their words.
-		for j := range x.completed {
-			x.completed[j].Store(0)
-		}
-		x.over.Store(false)
 		go x.run()
 	case partEnd:
-		x.over.Store(true)
+		x.ended.Add(1)
 		circuits.Of(x.in.c).End.Wake()
 	default:
 		x.completed[part].Add(1)
@@ -265,6 +258,7 @@ func (x *crossing) cross() error {
 	if err := c.Healthy(); err != nil { // the communicator failed while this thread waited for the lock
 		return err
 	}
+	x.runs++
 	s := session.New([]calls.Call{x.call}, c)
 	defer s.Close()
 	s.Restart(c)
@@ -286,7 +280,7 @@ func (x *crossing) Bind(t *circuits.Ticket) (circuits.Movement, error) {
 	}
 	for j := range t.Use.Each() {
 		l := &x.lanes[j]
-		*l = crossingLane{epoch: p.Machine.Base()[j]}
+		*l = crossingLane{epoch: p.Machine.Base()[j], signals: l.signals}
 		x.maps[j] = x.of.Script.Configs[j]
 		if now := p.Machine.Standing()[j].Maps; !now.Equal(x.maps[j][0]) {
 			x.maps[j] = append([]circuit.Permutation{now}, x.maps[j]...)
@@ -325,7 +319,7 @@ func (x *crossing) Poll() (moved, done bool, err error) {
 		moved = moved || m
 		done = done && x.lanes[j].complete
 	}
-	return moved, done && x.over.Load(), nil
+	return moved, done && x.ended.Load()-x.runs >= 0, nil
 }
 
 // poll advances a lane as far as it can without waiting.
@@ -344,12 +338,14 @@ func (x *crossing) poll(j int) (moved bool, err error) {
 					return moved, nil
 				}
 				raise(x.word(j), x.base[j]+uint32(l.stage)+1)
-				l.signals++
+				if moves(x.of.Script.Stages[j][l.stage:]) { // see leave
+					l.signals++
+				}
 			}
 			l.inForce, moved = true, true
 		}
 		if stage.Moves {
-			if x.completed[j].Load() < l.signals && !p.SkipDrain(j, at) {
+			if x.completed[j].Load()-l.signals < 0 && !p.SkipDrain(j, at) {
 				return moved, nil
 			}
 			if err := p.Post(j, at, x.of.Script.Configs[j][l.stage+1]); err != nil {

@@ -95,7 +95,7 @@ func (g *group) divide(c *comm.Core) error {
 	if err != nil {
 		return err
 	}
-	if here && c.Ranks == 1 {
+	if c.Ranks == 1 && (here || g.scalesOnHost(c)) {
 		for i := range g.calls {
 			if g.calls[i].Comm == c {
 				g.rest = append(g.rest, g.calls[i])
@@ -109,6 +109,18 @@ func (g *group) divide(c *comm.Core) error {
 	}
 	g.waits = append(g.waits, c)
 	return g.pin(c)
+}
+
+// scalesOnHost reports whether a kernel would multiply data in host memory, which it cannot reach. A single rank has no
+// other memory for it.
+func (g *group) scalesOnHost(c *comm.Core) bool {
+	return slices.ContainsFunc(g.calls, func(call calls.Call) bool {
+		if call.Comm != c || call.Count == 0 || !call.Kind.Reduces() || call.Op != calls.OpPreMulSum {
+			return false
+		}
+		place, err := device.Active().Locate(call.Recv)
+		return err == nil && place.Kind == device.Host
+	})
 }
 
 // onHost reports whether a communicator's calls have only host memory and no stream.
@@ -204,9 +216,9 @@ func (g *group) pinBuffer(c *comm.Core, at *unsafe.Pointer, size int64, isSend b
 // several ranks must not block on one rank before it has added the work of the others. So goroutines put long launches
 // on their streams side by side.
 
-// surelyKept is how many parts a stream takes without blocking the thread. With 16 ranks, one part is at most 40
-// operations.
-const surelyKept = 24
+// surelyKept returns how many parts a stream takes without blocking the thread. A part is at most 40 operations with 16
+// ranks, and fewer with fewer ranks. Ranks that share a device share the room for operations.
+func surelyKept(c *comm.Core) int64 { return min(24, int64(192/(c.Ranks*Sharing(c)))) }
 
 // put puts the group's calls on streams. If that fails for one communicator, put fails all communicators that have
 // begun: the group will stay incomplete.
@@ -267,7 +279,7 @@ func (g *group) isLong() bool {
 				parts += Of(c).Launcher.Parts(&g.calls[i])
 			}
 		}
-		if parts > surelyKept {
+		if parts > surelyKept(c) {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"lightpath/shim/device"
 )
@@ -17,7 +18,14 @@ type Pool struct {
 	mu     sync.Mutex
 	unused []device.Stream
 	sides  []side
+	memory []exchangeMemory
 	frees  []func()
+}
+
+// exchangeMemory is memory of the device that no communicator uses.
+type exchangeMemory struct {
+	at   unsafe.Pointer
+	size int64
 }
 
 // side is a stream beside those of the program. One communicator at a time has launches on it.
@@ -126,6 +134,28 @@ func (p *Pool) Give(s device.Stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unused = append(p.unused, s)
+}
+
+// TakeMemory returns memory of the device of exactly this size, for one communicator alone. The caller has entered the
+// context.
+func (p *Pool) TakeMemory(size int64) (unsafe.Pointer, error) {
+	p.mu.Lock()
+	i := slices.IndexFunc(p.memory, func(m exchangeMemory) bool { return m.size == size })
+	if i >= 0 {
+		at := p.memory[i].at
+		p.memory = slices.Delete(p.memory, i, i+1)
+		p.mu.Unlock()
+		return at, nil
+	}
+	p.mu.Unlock()
+	return device.Active().AllocExchange(int(size))
+}
+
+// GiveMemory takes back memory that nothing uses.
+func (p *Pool) GiveMemory(at unsafe.Pointer, size int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory = append(p.memory, exchangeMemory{at, size})
 }
 
 // Later keeps a function that frees something until the next communicator of the context is made.

@@ -238,3 +238,28 @@ func TestGPUDirectSkippedDrain(t *testing.T) {
 		return lost
 	})
 }
+
+// TestGPUDirectCircuitsReplays checks that a graph on circuits can be launched again and again, and that a launch need
+// not wait until the CPU has seen the end of the one before.
+func TestGPUDirectCircuitsReplays(t *testing.T) {
+	const n, count, replays = 4, 20000, 20
+	g, dev := switchedGPUs(t, n, 1, 2)
+	w := shimtest.NewWorld(t, n)
+	w.Must(func(c *shim.Comm) error {
+		r := c.Rank
+		at, s := g.Memory(r, count), g.Streams[r][0]
+		g.Driver.Capture(s)
+		err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at,
+			Recv: at, Stream: s}})
+		graph := g.Driver.End(s)
+		if err != nil {
+			return err
+		}
+		for range replays {
+			g.Driver.Replay(graph, s)
+		}
+		return g.SynchronizeRank(r)
+	})
+	shimtest.DestroyAll(w)
+	lossless(dev, t)
+}

@@ -4,9 +4,13 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
+	"unsafe"
 
+	"lightpath/collectives/datatype"
 	"lightpath/shim/calls"
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 	"lightpath/shim/recorder"
 	"lightpath/shim/stream"
 )
@@ -43,17 +47,31 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 	if len(x.launch.ops)+len(x.launch.msgs) == 0 {
 		return nil
 	}
+	x.begin(calls.DeadlineOf(group))
 	if err := x.enqueue(); err != nil {
 		// Part of the launch is on streams and cannot be removed from them.
 		x.c.Spread(err)
 		x.breakOff()
 		return err
 	}
-	if due := calls.DeadlineOf(group); !due.IsZero() && x.n > 1 && x.launch.capture.ID == 0 {
-		x.watcher.expect(x.launch.number, due)
+	return nil
+}
+
+// begin numbers the launch and tells the watcher of it, which must see whether peers come while Put waits for room.
+func (x *Path) begin(due time.Time) {
+	x.launch.number++
+	if x.launch.number == 0 {
+		x.launch.number = 1
+	}
+	if x.launch.capture.ID != 0 {
+		x.captured.Store(true)
+	} else {
+		x.watcher.last.Store(x.launch.number)
+		if !due.IsZero() && x.n > 1 {
+			x.watcher.expect(x.launch.number, due)
+		}
 	}
 	x.watcher.wake()
-	return nil
 }
 
 // gather collects the streams of the communicator's calls. The first is the launch's stream.
@@ -164,10 +182,6 @@ func (x *Path) announce(group []calls.Call) error {
 // enqueue puts the launch on its streams.
 func (x *Path) enqueue() error {
 	d := x.dev
-	x.launch.number++
-	if x.launch.number == 0 {
-		x.launch.number = 1
-	}
 	if err := d.Follow(x.launch.stream, x.launch.capture); err != nil {
 		return err
 	}
@@ -205,13 +219,7 @@ func (x *Path) enqueue() error {
 	if err := x.queue.flush(); err != nil {
 		return err
 	}
-	err := d.End(x.launch.stream, x.launch.streams[1:], x.launch.capture)
-	if x.launch.capture.ID != 0 {
-		x.captured.Store(true)
-	} else {
-		x.watcher.last.Store(x.launch.number)
-	}
-	return err
+	return d.End(x.launch.stream, x.launch.streams[1:], x.launch.capture)
 }
 
 // breakOff makes the streams leave a launch that was enqueued only in part. If the driver refuses, it sets x.torn, and
@@ -248,4 +256,43 @@ func (x *Path) Parts(call *calls.Call) int64 {
 	}
 	send, recv := call.Extents()
 	return 1 + max(send, recv)/chunk
+}
+
+// count enqueues the kernel that counts a graph's replays, before the first launch in that graph.
+func (x *Path) count() error {
+	if x.launch.capture.ID == 0 || x.graph != nil && x.graph.Capture == x.launch.capture.ID {
+		return nil
+	}
+	d, f := x.dev, recorder.Of(x.c)
+	r, err := d.Lock(2 * memory.WordSize)
+	if err != nil {
+		return err
+	}
+	var current *uint32
+	if x.page != nil {
+		current = &x.page.rank(x.me).current
+	}
+	g := recorder.NewGraph(x.launch.capture.ID, r.Word(), current, x.c.Failed)
+	one := unsafe.Add(r.At, memory.WordSize)
+	atomic.StoreUint32(r.Word(), 0)
+	*(*uint32)(one) = 1
+	release := func() {
+		f.ForgetGraph(g)
+		d.Unlock(r)
+	}
+	if err := stream.OnGraphGone(x.launch.capture, release); err != nil {
+		release()
+		return err
+	}
+	x.graph = g
+	f.AddGraph(g)
+	if x.queue.flush() != nil {
+		return x.queue.err
+	}
+	x.queue.clear(nil)
+	x.queue.kernel.Dst, x.queue.kernel.N, x.queue.kernel.Count = r.At, 2, 1
+	x.queue.kernel.Type, x.queue.kernel.Op = datatype.Uint32, datatype.Sum
+	x.queue.kernel.Sources[0], x.queue.kernel.Sources[1] = r.At, one
+	x.queue.run(&x.queue.kernel)
+	return x.queue.err
 }

@@ -1,6 +1,7 @@
 package peer_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,9 +16,11 @@ import (
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
+	"lightpath/shim/settings"
 	"lightpath/shim/shimtest"
 )
 
@@ -168,4 +171,93 @@ func TestCapturedByOne(t *testing.T) {
 	shimtest.WantError(t, shim.Run(call(1)), errdefs.ErrMismatch, "one captured it and one did not")
 	<-w.Comms[0].FailedChan()
 	require.NoError(t, g.SynchronizeRank(1))
+}
+
+// TestDirectAlone checks that a launch with more operations than the driver may hold ends in time if no peer comes,
+// although the call has not returned yet.
+func TestDirectAlone(t *testing.T) {
+	g := shimtest.UsePeers(t, 2, 1)
+	t.Setenv("LIGHTPATH_TIMEOUT", "1s")
+	w := shimtest.NewWorld(t, 2)
+	group := make([]calls.Call, 400)
+	for i := range group {
+		at := g.Memory(0, 16)
+		group[i] = calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8, Count: 16, Send: at, Recv: at,
+			Stream: g.Streams[0][0]}
+	}
+	_ = shim.Run(group) // the timeout may come before it returns, or after
+	<-w.Comms[0].FailedChan()
+	shimtest.WantError(t, w.Comms[0].AsyncError(), errdefs.ErrTimeout, "rank 1 did not arrive")
+	require.NoError(t, g.SynchronizeRank(0))
+}
+
+// TestDirectManyCopies checks that a rank can put more copies of the driver on its stream, one behind the other, than
+// the driver may hold.
+func TestDirectManyCopies(t *testing.T) {
+	g := shimtest.UsePeers(t, 2, 1)
+	w := shimtest.NewWorld(t, 2)
+	w.Must(func(c *shim.Comm) error {
+		at, s := g.Memory(c.Rank, 32), g.Streams[c.Rank][0]
+		var group []calls.Call
+		for range 600 {
+			send := calls.Call{Comm: c, Kind: calls.Send, Type: datatype.Uint8, Count: 16, Send: at, Peer: int32(c.Rank),
+				Stream: s}
+			recv := send
+			recv.Kind, recv.Send, recv.Recv = calls.Recv, nil, unsafe.Add(at, 16)
+			group = append(group, send, recv)
+		}
+		if err := shim.Run(group); err != nil {
+			return err
+		}
+		return g.SynchronizeRank(c.Rank)
+	})
+}
+
+// TestDirectScalesHostMemory checks that no kernel of a single rank uses memory that only the CPU reaches.
+func TestDirectScalesHostMemory(t *testing.T) {
+	g := shimtest.UsePeers(t, 1, 1)
+	w := shimtest.NewWorld(t, 1)
+	g.Touching(func(_ device.Stream, at unsafe.Pointer) {
+		if place, err := g.Locate(at); err != nil || place.Kind == device.Host {
+			t.Errorf("a kernel uses host memory at %p: %v", at, err)
+		}
+	})
+	at, to, factor := g.Memory(0, 4), make([]byte, 4), byte(3)
+	copy(g.Bytes(at, 4), []byte{1, 2, 3, 4})
+	require.NoError(t, shim.Run([]calls.Call{{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8,
+		Op: calls.OpPreMulSum, Count: 4, Send: at, Recv: unsafe.Pointer(&to[0]), Scalar: unsafe.Pointer(&factor),
+		Stream: g.Streams[0][0]}}))
+	require.NoError(t, g.SynchronizeRank(0))
+	if !bytes.Equal(to, []byte{3, 6, 9, 12}) {
+		t.Errorf("the result is %v", to)
+	}
+}
+
+// TestDirectOneThread checks that one thread can put a group of many calls of all ranks of one device on streams. Each
+// rank waits for room that it only gets when the others have come.
+func TestDirectOneThread(t *testing.T) {
+	const ranks, count, first = 8, 16, int(device.LastDefault) // the first stream that is no default stream
+	g := shimtest.UsePeers(t, 1, first+ranks)
+	t.Setenv("LIGHTPATH_TIMEOUT", "20s")
+	cfg, err := settings.Load()
+	require.NoError(t, err)
+	id, err := shim.NewUniqueID()
+	require.NoError(t, err)
+	args := make([]shim.InitArgs, ranks)
+	for r := range args {
+		args[r] = shim.InitArgs{ID: id, Ranks: ranks, Rank: r}
+	}
+	comms, err := shim.InitWith(cfg, args)
+	require.NoError(t, err)
+	t.Cleanup(shimtest.WorldOf(t, comms).Destroy)
+	var group []calls.Call
+	for r, c := range comms {
+		at := g.Memory(0, count)
+		for range 24 {
+			group = append(group, calls.Call{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at,
+				Recv: at, Stream: g.Streams[0][first+r]})
+		}
+	}
+	require.NoError(t, shim.Run(group))
+	require.NoError(t, g.SynchronizeRank(0))
 }

@@ -2,12 +2,12 @@ package peer
 
 import (
 	"fmt"
-	"sync"
 	"unsafe"
 
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/settings"
+	"lightpath/shim/stream"
 )
 
 // exchange is device memory of all ranks through which they exchange data. Each rank's memory has slots for
@@ -79,7 +79,7 @@ func (e *exchange) lastPage(rank int) unsafe.Pointer { return unsafe.Add(e.of[ra
 const exchangeShare = 128
 
 // reserve reserves size bytes for this rank on the device of a number, 0 for as many as suit it.
-func (e *exchange) reserve(driver device.Peers, ctx device.Context, number int, size int64) (err error) {
+func (e *exchange) reserve(driver device.Peers, pool *stream.Pool, number int, size int64) (err error) {
 	if size == 0 {
 		total, err := driver.TotalMemory()
 		if err != nil {
@@ -89,65 +89,20 @@ func (e *exchange) reserve(driver device.Peers, ctx device.Context, number int, 
 		size = max(total/exchangeShare/int64(e.n)/unit*unit, settings.DefaultExchange)
 	}
 	e.allocated = size
-	if e.of[e.me], err = spare.take(driver, ctx, size); err != nil {
+	if e.of[e.me], err = pool.TakeMemory(size); err != nil {
 		return fmt.Errorf("LIGHTPATH_DEVICE_EXCHANGE=%d bytes on device %d: %w", size, number, err)
 	}
 	return nil
 }
 
 // free releases the memory of all ranks, when no stream uses it any more. If read is set, no peer reads this rank's
-// memory any more, and it is kept for the next communicator. later says when the driver may close memory.
-func (e *exchange) free(driver device.Peers, ctx device.Context, read bool, later func(func())) {
+// memory any more, and it is kept for the next communicator.
+func (e *exchange) free(driver device.Peers, pool *stream.Pool, read bool) {
 	e.imported.each(func(r int) {
 		at := e.of[r]
-		later(func() { _ = driver.Close(at) })
+		pool.Later(func() { _ = driver.Close(at) })
 	})
 	if at := e.of[e.me]; at != nil && read {
-		spare.give(ctx, e.allocated, at)
+		pool.GiveMemory(at, e.allocated)
 	}
-}
-
-// exchangeRooms keeps device memory for the next communicator. A driver that frees memory waits for all work of the
-// device. That work may wait for the rank that frees.
-type exchangeRooms struct {
-	mu         sync.Mutex
-	free       []exchangeRoom
-	generation uint64 // of the driver that the memory is from
-}
-
-// forgetOld drops memory of an earlier driver. The caller holds e.mu.
-func (e *exchangeRooms) forgetOld() {
-	if now := device.Generation(); e.generation != now {
-		e.generation, e.free = now, nil
-	}
-}
-
-type exchangeRoom struct {
-	ctx  device.Context
-	size int64
-	at   unsafe.Pointer
-}
-
-var spare exchangeRooms
-
-func (e *exchangeRooms) take(p device.Peers, ctx device.Context, size int64) (unsafe.Pointer, error) {
-	e.mu.Lock()
-	e.forgetOld()
-	for i, r := range e.free {
-		if r.ctx == ctx && r.size == size {
-			e.free[i] = e.free[len(e.free)-1]
-			e.free = e.free[:len(e.free)-1]
-			e.mu.Unlock()
-			return r.at, nil
-		}
-	}
-	e.mu.Unlock()
-	return p.AllocExchange(int(size))
-}
-
-func (e *exchangeRooms) give(ctx device.Context, size int64, at unsafe.Pointer) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.forgetOld()
-	e.free = append(e.free, exchangeRoom{ctx, size, at})
 }

@@ -47,12 +47,14 @@ func Replace(r *Region) { r.pieces[0].id++ }
 
 // Lendable reports whether a rank would lend a buffer in a collective.
 func Lendable(x *Path, at unsafe.Pointer, size int64, call uint64) bool {
-	return x.lendable(at, size, x.numberAt(uintptr(at)), call) != nil
+	before := func(r *region) bool { return x.openedBefore(r, call) }
+	return x.lendable(at, size, x.numberAt(uintptr(at)), before) != nil
 }
 
 // LendableTo reports whether a rank would lend a message to a peer.
 func LendableTo(x *Path, peer int, at unsafe.Pointer, size int64, number uint64) bool {
-	return x.lendableTo(peer, at, size, x.numberAt(uintptr(at)), number) != nil
+	before := func(r *region) bool { return x.openedBy(peer, r, number) }
+	return x.lendable(at, size, x.numberAt(uintptr(at)), before) != nil
 }
 
 // Since returns the number of the last collective before all peers had opened a region.

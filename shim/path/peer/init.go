@@ -206,7 +206,7 @@ func (x *Path) offer(w sharedWhere) error {
 		x.usePage(&tokenPage{n: x.n})
 	}
 	x.page.mem, x.page.at = mem, at
-	if err = x.exchange.reserve(x.driver, x.dev.Context, x.c.Device, x.c.Cfg.Device.Exchange); err != nil {
+	if err = x.exchange.reserve(x.driver, x.dev.Pool, x.c.Device, x.c.Cfg.Device.Exchange); err != nil {
 		return err
 	}
 	own, room := x.page.rank(x.me), x.exchange.of[x.me]
@@ -284,7 +284,7 @@ func (x *Path) free(read bool) {
 	}
 	x.sides.Free(x.dev.Pool)
 	x.dev.Pool.Give(x.own)
-	x.exchange.free(x.driver, x.dev.Context, read, x.dev.Pool.Later)
+	x.exchange.free(x.driver, x.dev.Pool, read)
 	if x.page != nil && x.page.at != 0 {
 		x.reading.Lock()
 		defer x.reading.Unlock()

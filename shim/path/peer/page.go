@@ -122,12 +122,17 @@ func (p *tokenPage) begin() {
 		own := p.rank(r)
 		own.gateIn, own.gateOut = 1, 1
 	}
+	for owner := range p.n {
+		p.eachSlot(func(stage, slot, reader int) { *p.tokenWord(stage, slot, owner, reader, tokenFree) = 1 })
+	}
+}
+
+// eachSlot calls f for all slots of a rank, and each peer.
+func (p *tokenPage) eachSlot(f func(stage, slot, peer int)) {
 	for stage := range numStages {
 		for slot := range numSlots {
-			for owner := range p.n {
-				for reader := range p.n {
-					*p.tokenWord(stage, slot, owner, reader, tokenFree) = 1
-				}
+			for peer := range p.n {
+				f(stage, slot, peer)
 			}
 		}
 	}
@@ -135,14 +140,10 @@ func (p *tokenPage) begin() {
 
 // letGo sets all token words that a rank's stream may wait for.
 func (p *tokenPage) letGo(rank int) {
-	for stage := range numStages {
-		for slot := range numSlots {
-			for r := range p.n {
-				atomic.StoreUint32(p.tokenWord(stage, slot, r, rank, tokenReady), 1)
-				atomic.StoreUint32(p.tokenWord(stage, slot, rank, r, tokenFree), 1)
-			}
-		}
-	}
+	p.eachSlot(func(stage, slot, peer int) {
+		atomic.StoreUint32(p.tokenWord(stage, slot, peer, rank, tokenReady), 1)
+		atomic.StoreUint32(p.tokenWord(stage, slot, rank, peer, tokenFree), 1)
+	})
 }
 
 // callRecord is a collective that a rank has called. If tag has the number before and after a read, the other fields

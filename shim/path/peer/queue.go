@@ -240,6 +240,9 @@ func (q *queue) copy(dst, src unsafe.Pointer, size int64) {
 	}
 	q.make(1)
 	q.err = device.Active().Copy(dst, src, int(size), q.on)
+	if q.paced && q.lines[q.line].due() { // copies may follow each other, and each waits for room
+		q.put(q.mark(q.line))
+	}
 }
 
 // make waits until the stream has room for so many operations, and counts them. Streams of lanes have room: messages

@@ -129,9 +129,7 @@ func (x *Path) publishLibrary(m *memory.Region) bool {
 	r, handle, err := x.export(at, m.Size)
 	if err == nil {
 		r.origin = library
-		if err = x.enter(r, &handle); err != nil {
-			x.releasePieces(r)
-		}
+		err = x.enter(r, &handle)
 	}
 	if err != nil {
 		x.c.Log.Info(log.Init, "memory of ncclMemAlloc at %p is exchanged by way of copies: %v", at, err)
@@ -148,15 +146,11 @@ func (x *Path) publishRecurring(o offer) (news, again bool) {
 		return false, true
 	}
 	defer x.dev.Mu.Unlock()
-	defer func() {
-		if !news {
-			x.releasePieces(r)
-		}
-	}()
 	if err == nil {
 		last := r.pieces[len(r.pieces)-1]
 		r.origin, r.at, r.size = recurring, r.base(), last.base+last.size-r.base()
 		if slices.ContainsFunc(x.published.regions, r.covers) || !x.makeRoom() {
+			x.releasePieces(r)
 			return false, false
 		}
 		err = x.enter(r, &handle)

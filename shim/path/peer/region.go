@@ -158,10 +158,7 @@ func (x *Path) publish(at unsafe.Pointer, size uintptr) (*region, error) {
 	}
 	x.dev.Mu.Lock()
 	defer x.dev.Mu.Unlock()
-	if err = x.enter(r, &handle); err != nil {
-		x.releasePieces(r)
-	}
-	return r, err
+	return r, x.enter(r, &handle)
 }
 
 // export makes a region of a range of memory, and a handle of its allocation. It asks for the number of an allocation
@@ -201,8 +198,13 @@ func (x *Path) export(at unsafe.Pointer, size uintptr) (r *region, handle device
 	return nil, handle, err
 }
 
-// enter puts a region into the page. Device.Mu must be held.
-func (x *Path) enter(r *region, handle *device.Handle) error {
+// enter puts a region into the page. If it fails, it gives the pieces back to the driver. Device.Mu must be held.
+func (x *Path) enter(r *region, handle *device.Handle) (err error) {
+	defer func() {
+		if err != nil {
+			x.releasePieces(r)
+		}
+	}()
 	for r.index < maxRegions && x.recordOf(x.me, r.index).serial.Load() != 0 {
 		r.index++
 	}
@@ -271,12 +273,7 @@ func (x *Path) retire(r *region) error {
 	x.recordOf(x.me, r.index).serial.Store(0)
 	x.forgetPieces(r)
 	x.published.unasked.forget(r)
-	for i := range x.published.regions {
-		if x.published.regions[i] == r {
-			x.published.regions = append(x.published.regions[:i], x.published.regions[i+1:]...)
-			break
-		}
-	}
+	x.published.regions = slices.DeleteFunc(x.published.regions, func(other *region) bool { return other == r })
 	return nil
 }
 
@@ -300,16 +297,16 @@ func (x *Path) openedByAll(r *region) bool {
 	return true
 }
 
-// lendable returns the region that holds a buffer of a collective. It returns nil if this rank cannot lend the buffer
-// in that call. id is the number of the allocation at the buffer's beginning. Hot path.
-func (x *Path) lendable(at unsafe.Pointer, size int64, id, call uint64) *region {
+// lendable returns the region that holds a buffer, nil if this rank cannot lend the buffer. id is the number of the
+// allocation at the buffer's beginning. opened reports whether the readers of the call look for a region. Hot path.
+func (x *Path) lendable(at unsafe.Pointer, size int64, id uint64, opened func(r *region) bool) *region {
 	found := false
 	for _, r := range x.published.regions {
 		if !r.spans(at, size) {
 			continue
 		}
 		found = true
-		if x.openedByAll(r) && call > r.since && x.fresh(r, at, size, id) {
+		if opened(r) && x.fresh(r, at, size, id) {
 			return r
 		}
 	}
@@ -319,24 +316,13 @@ func (x *Path) lendable(at unsafe.Pointer, size int64, id, call uint64) *region 
 	return nil
 }
 
-// lendableTo returns the region that holds a message to a peer, nil if this rank cannot lend it. number counts the
-// messages to that peer. Hot path.
-func (x *Path) lendableTo(peer int, at unsafe.Pointer, size int64, id, number uint64) *region {
-	found := false
-	for _, r := range x.published.regions {
-		if !r.spans(at, size) {
-			continue
-		}
-		found = true
-		said := &x.recordOf(x.me, r.index).opened[peer]
-		if said.serial.Load() == r.serial && number > said.wanted.Load() && x.fresh(r, at, size, id) {
-			return r
-		}
-	}
-	if !found {
-		x.notice(at, size, id)
-	}
-	return nil
+// openedBefore reports whether all peers had opened a region before they made a collective of this number.
+func (x *Path) openedBefore(r *region, call uint64) bool { return x.openedByAll(r) && call > r.since }
+
+// openedBy reports whether a peer had opened a region before it called for a message of this number.
+func (x *Path) openedBy(peer int, r *region, number uint64) bool {
+	said := &x.recordOf(x.me, r.index).opened[peer]
+	return said.serial.Load() == r.serial && number > said.wanted.Load()
 }
 
 // spans reports whether a region has the addresses of a buffer.

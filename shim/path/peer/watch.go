@@ -159,9 +159,10 @@ func (x *Path) follow() {
 	w.awake.Store(false)
 }
 
-// busy reports whether launches are pending.
+// busy reports whether launches are pending. A failed communicator may have one that never ends by its number.
 func (x *Path) busy() bool {
-	return x.n > 1 && (x.ended() != x.watcher.last.Load() || atomic.LoadUint32(&x.page.rank(x.me).current) != 0)
+	return x.n > 1 && (atomic.LoadUint32(&x.page.rank(x.me).current) != 0 ||
+		x.ended() != x.watcher.last.Load() && !x.c.Failed())
 }
 
 // look checks the current launch once.
@@ -204,25 +205,16 @@ func (x *Path) broken() error {
 	return err
 }
 
-// tokens returns a hash of this rank's tokens. It changes while a launch moves on.
+// tokens returns a hash of the words that this rank or its peers wait for. It changes while a launch moves on.
 func (x *Path) tokens() (h uint64) {
-	x.eachToken(func(word *uint32) { h = h*31 + uint64(atomic.LoadUint32(word)) })
-	return h
-}
-
-// eachToken calls f for the words that this rank or its peers wait for.
-func (x *Path) eachToken(f func(word *uint32)) {
 	p := x.page
-	for stage := range numStages {
-		for slot := range numSlots {
-			for r := range x.n {
-				for word := range tokenWords {
-					f(p.tokenWord(stage, slot, r, x.me, word))
-					f(p.tokenWord(stage, slot, x.me, r, word))
-				}
-			}
+	p.eachSlot(func(stage, slot, peer int) {
+		for word := range tokenWords {
+			h = h*31 + uint64(atomic.LoadUint32(p.tokenWord(stage, slot, peer, x.me, word)))
+			h = h*31 + uint64(atomic.LoadUint32(p.tokenWord(stage, slot, x.me, peer, word)))
 		}
-	}
+	})
+	return h
 }
 
 // say reports to the leader and to the flight recorder which peer a launch waits for.
@@ -331,19 +323,13 @@ func (x *Path) finished() bool {
 
 // home reports whether all peers have read what this rank has given them.
 func (x *Path) home() bool {
-	if x.n == 1 {
-		return true
+	home := true
+	if x.n > 1 {
+		x.page.eachSlot(func(stage, slot, peer int) {
+			home = home && atomic.LoadUint32(x.page.tokenWord(stage, slot, x.me, peer, tokenFree)) != 0
+		})
 	}
-	for stage := range numStages {
-		for slot := range numSlots {
-			for r := range x.n {
-				if atomic.LoadUint32(x.page.tokenWord(stage, slot, x.me, r, tokenFree)) == 0 {
-					return false
-				}
-			}
-		}
-	}
-	return true
+	return home
 }
 
 // shutDown waits for at most comm.Linger until peers have read what this rank has given them. Then it releases what

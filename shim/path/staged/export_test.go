@@ -3,6 +3,7 @@ package staged
 import (
 	"lightpath/shim/comm"
 	"lightpath/shim/device"
+	"lightpath/shim/memory"
 )
 
 // This file exports internals to the tests of whole communicators in package staged_test.
@@ -40,3 +41,6 @@ func Spare(c *comm.Core) int {
 	defer w.mu.Unlock()
 	return len(w.spare)
 }
+
+// Staging returns the staging memory of a communicator.
+func Staging(c *comm.Core) memory.Pinned { return slot.Of(c).staging }

@@ -211,6 +211,7 @@ func copyIn(m *steps.Move, s device.Stream) error {
 // still reach the signals that are there, and continue.
 func (l *launch) broken(err error) {
 	l.Comm.Spread(err)
+	l.state.torn = true
 	w := &l.state.worker
 	w.mu.Lock()
 	over := 0 < l.sent && l.sent == l.ran && l.ran < l.due // else the worker ends it, or has ended it

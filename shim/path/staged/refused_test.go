@@ -3,15 +3,19 @@ package staged_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"lightpath/collectives/datatype"
 	"lightpath/internal/await"
+	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
+	"lightpath/shim/comm"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/memory"
 	"lightpath/shim/path/staged"
 	"lightpath/shim/shimtest"
 	"lightpath/shim/stream"
@@ -106,4 +110,40 @@ func TestRefusedAfterEnd(t *testing.T) {
 	if n := staged.Spare(c); n != 1 {
 		t.Errorf("the worker has %d unused launches, want 1", n)
 	}
+}
+
+// TestRefusedKeepsMemory checks that no other communicator gets staging memory to which a stream still copies, because
+// the driver refused the rest of a launch.
+func TestRefusedKeepsMemory(t *testing.T) {
+	g := shimtest.UseGPUs(t, 1, 1)
+	c := shimtest.NewWorld(t, 1).Comms[0]
+	held := make(chan struct{})
+	g.Before(func(o devicetest.Op) {
+		if o.Kind == devicetest.CopyOut {
+			<-held
+		}
+	})
+	g.Fail("Signal", 0)
+	at := g.Memory(0, 16)
+	err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: 16, Send: at, Recv: at,
+		Stream: g.Streams[0][0]}})
+	g.Fail("", 0)
+	shimtest.WantError(t, err, device.ErrDriver, "Signal")
+	used, closed := staged.Staging(c), make(chan struct{})
+	c.AddHooks(comm.Hooks{Closed: func() { close(closed) }})
+	_ = c.Abort()
+	<-closed
+	var next []memory.Pinned
+	for range 4 {
+		p, err := memory.Pin(used.Size)
+		if err != nil {
+			break // no context is current, and no memory is spare
+		}
+		next = append(next, p)
+	}
+	if slices.Contains(next, used) {
+		t.Error("other communicators get the memory")
+	}
+	close(held)
+	require.NoError(t, g.SynchronizeRank(0))
 }

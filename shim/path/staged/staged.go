@@ -25,6 +25,7 @@ type state struct {
 	graph    *graphMemory    // of the latest capture
 
 	prepared bool
+	torn     bool                      // a launch is only partly on its streams: no event tells when they have left it
 	back     device.Stream             // copies the results of launches with several steps; 0: the launch's stream does
 	turns    [steps.Rooms]device.Event // recorded after the results of a step
 
@@ -137,11 +138,12 @@ func (st *state) memoryOfGraph(capture device.Capture, size int) (*graphMemory, 
 // close frees what no stream uses any more. If the communicator failed with launches on streams, close frees nothing:
 // it cannot know when the streams reach those launches.
 func (st *state) close() {
-	if !st.dev.Over() {
-		return
-	}
+	over := st.dev.Over()
 	st.dev.Mu.Lock()
 	defer st.dev.Mu.Unlock()
+	if !over || st.torn {
+		return
+	}
 	for _, r := range slices.Concat(st.outgrown, st.words, []memory.Pinned{st.staging, st.control}) {
 		st.dev.Unlock(r)
 	}
