@@ -75,8 +75,10 @@ func TestFabric(t *testing.T) {
 	if err != nil || f.Ranks != 2 || len(f.Planes) != 4 || f.Planes[0].Bandwidth != 400e9 {
 		t.Fatalf("%+v %v", f, err)
 	}
-	if _, err := Fabric(g, PlaneNames(65), ocs); err == nil {
-		t.Error("more planes than a file holds")
+	for _, n := range []int{0, 65} {
+		if _, err := Fabric(g, PlaneNames(n), ocs); err == nil {
+			t.Errorf("%d planes are none or more than a file holds", n)
+		}
 	}
 }
 

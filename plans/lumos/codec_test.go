@@ -15,28 +15,32 @@ const head = `{"version":1,"fabric":{"pods":3,"k_leaf":4,"k_spine":4,"tau":2,"k_
 func TestRequirementRefused(t *testing.T) {
 	zeros := "[0,0,0,0,0,0]"
 	for want, file := range map[string]string{
-		"version: 2 is not 1":                               `{"version":2}`,
-		"unknown field \"podz\"":                            `{"version":1,"fabric":{"podz":3}}`,
-		"text after the value":                              head + `} 1`,
-		"bad input: fabric.k_leaf: 5 is odd":                strings.Replace(head, `"k_leaf":4`, `"k_leaf":5`, 1) + "}",
-		"bad input: fabric.k_spine: 0 is not from 2":        strings.Replace(head, `"k_spine":4`, `"k_spine":0`, 1) + "}",
-		"bad input: fabric.tau: 3 is neither":               strings.Replace(head, `"tau":2`, `"tau":3`, 1) + "}",
-		"bad input: fabric.pods: 9 is not from 1 to k_ocs":  strings.Replace(head, `"pods":3`, `"pods":9`, 1) + "}",
-		"links[0]: bad input: leaf 6 is outside 0..5":       head + `,"links":[[0,6,1]]}`,
-		"links[1]: bad input: leaves 0 and 1 are both":      head + `,"links":[[0,2,1],[0,1,1]]}`,
-		"links[1]: bad input: leaf 0 of pod 0 would need 5": head + `,"links":[[0,2,3],[0,4,2]]}`,
-		"links[0]: -1 links are negative":                   head + `,"links":[[0,2,-1]]}`,
-		"links[1]: leaves 2 and 0 are listed twice":         head + `,"links":[[0,2,1],[2,0,1]]}`,
-		"links and matrix are given":                        head + `,"links":[[0,2,1]],"matrix":[]}`,
-		"matrix: row 1 has 1 entries":                       head + `,"matrix":[[0,0],[1]]}`,
-		"requirement: 2 rows, want one for each of 6":       head + `,"matrix":[[0,0],[0,0]]}`,
+		"version: 2 is not 1":                              `{"version":2}`,
+		"unknown field \"podz\"":                           `{"version":1,"fabric":{"podz":3}}`,
+		"text after the value":                             head + `} 1`,
+		"bad input: fabric.k_leaf: 5 is odd":               strings.Replace(head, `"k_leaf":4`, `"k_leaf":5`, 1) + "}",
+		"bad input: fabric.k_spine: 0 is not from 2":       strings.Replace(head, `"k_spine":4`, `"k_spine":0`, 1) + "}",
+		"bad input: fabric.tau: 3 is neither":              strings.Replace(head, `"tau":2`, `"tau":3`, 1) + "}",
+		"bad input: fabric.pods: 9 is not from 1 to k_ocs": strings.Replace(head, `"pods":3`, `"pods":9`, 1) + "}",
+		"links[0]: bad input: leaf 6 is outside 0..5":      head + `,"links":[[0,6,1]]}`,
+		"links[1]: bad input: leaves 0 and 1 are both":     head + `,"links":[[0,2,1],[0,1,1]]}`,
+		"links[1]: bad input: leaf 0 of pod 0 needs more":  head + `,"links":[[0,2,3],[0,4,2]]}`,
+		"links[2]: bad input: leaf 2 of pod 1 needs more":  head + `,"links":[[0,2,1],[0,4,1],[2,4,9223372036854775807]]}`,
+		"links[0]: -1 links are negative":                  head + `,"links":[[0,2,-1]]}`,
+		"links[1]: leaves 2 and 0 are listed twice":        head + `,"links":[[0,2,1],[2,0,1]]}`,
+		"links and matrix are given":                       head + `,"links":[[0,2,1]],"matrix":[]}`,
+		"matrix: row 1 has 1 entries":                      head + `,"matrix":[[0,0],[1]]}`,
+		"requirement: 2 rows, want one for each of 6":      head + `,"matrix":[[0,0],[0,0]]}`,
 		"requirement[0][2] is 1 but [2][0] is 0": head + `,"matrix":[[0,0,1,0,0,0],` + strings.Repeat(zeros+",",
 			4) + zeros + `]}`,
 		"requirement[0][2]: -1 is negative": head + `,"matrix":[[0,0,-1,0,0,0],` + strings.Repeat(zeros+",",
 			4) + zeros + `]}`,
 		"requirement[0][1]: leaves 0 and 1 are both in pod": head + `,"matrix":[[0,1,0,0,0,0],[1,0,0,0,0,0],` +
 			strings.Repeat(zeros+",", 3) + zeros + `]}`,
-		"requirement[0]: leaf 0 of pod 0 needs 5 links": head + `,"matrix":[[0,0,5,0,0,0],` + zeros + `,[5,0,0,0,0,0],` +
+		"requirement[2]: leaf 2 of pod 1 needs more": head + `,"matrix":[` + zeros + "," + zeros +
+			",[0,0,0,0,9223372036854775807,9223372036854775807]," + zeros + `,[0,0,9223372036854775807,0,0,0],` +
+			`[0,0,9223372036854775807,0,0,0]]}`,
+		"requirement[0]: leaf 0 of pod 0 needs more links": head + `,"matrix":[[0,0,5,0,0,0],` + zeros + `,[5,0,0,0,0,0],` +
 			strings.Repeat(zeros+",", 2) + zeros + `]}`,
 	} {
 		if _, err := DecodeRequirement([]byte(file)); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), want) {

@@ -19,9 +19,9 @@ type Fabric struct {
 	KOCS   int `json:"k_ocs"`   // ports of an OCS in each direction
 }
 
-// Bounds on a fabric, far above what can be built.
+// Limits of a fabric, far above what can be built.
 const (
-	maxPorts = 4096    // of any switch
+	MaxPorts = 4096    // of any switch
 	maxLinks = 1 << 24 // from leaves to spines, in all pods
 )
 
@@ -39,8 +39,8 @@ func (f Fabric) check() error {
 		ports int
 	}{{"k_leaf", f.KLeaf}, {"k_spine", f.KSpine}} {
 		switch {
-		case p.ports < 2 || p.ports > maxPorts:
-			return fmt.Errorf("%s: %d is not from 2 to %d", p.name, p.ports, maxPorts)
+		case p.ports < 2 || p.ports > MaxPorts:
+			return fmt.Errorf("%s: %d is not from 2 to %d", p.name, p.ports, MaxPorts)
 		case p.ports%2 != 0:
 			return fmt.Errorf("%s: %d is odd; ports are wired in pairs", p.name, p.ports)
 		}
@@ -48,8 +48,8 @@ func (f Fabric) check() error {
 	switch {
 	case f.Tau != 1 && f.Tau != 2:
 		return fmt.Errorf("tau: %d is neither 1 nor 2", f.Tau)
-	case f.KOCS < 1 || f.KOCS > maxPorts:
-		return fmt.Errorf("k_ocs: %d is not from 1 to %d", f.KOCS, maxPorts)
+	case f.KOCS < 1 || f.KOCS > MaxPorts:
+		return fmt.Errorf("k_ocs: %d is not from 1 to %d", f.KOCS, MaxPorts)
 	case f.Pods < 1 || f.Pods > f.KOCS:
 		return fmt.Errorf("pods: %d is not from 1 to k_ocs, %d: every pod has a port on every OCS", f.Pods, f.KOCS)
 	case f.Pods*f.leavesPerPod()*f.KLeaf > maxLinks:

@@ -18,8 +18,6 @@ type Planes struct {
 	Bandwidth fabric.Rate
 	Endpoint  string // of the emulated switch
 	Reconfig  time.Duration
-	Alpha     time.Duration
-	Hop       time.Duration
 }
 
 // File returns the fabric file whose ranks are the pods and whose planes are OCSes, by group and
@@ -30,16 +28,12 @@ func (p Planes) File(f Fabric) (*fabric.Fabric, error) {
 	}
 	file := &fabric.Fabric{
 		Version: fabric.Version, Name: "lumos", Ranks: f.Pods, Circuits: plans.Interleaved, Forwarding: true,
-		OCS:   []fabric.OCS{{Name: "core", Driver: fabric.DriverEmulator, Endpoint: p.Endpoint, Reconfig: p.Reconfig}},
-		Costs: fabric.Costs{Alpha: p.Alpha, Hop: p.Hop},
+		OCS: []fabric.OCS{{Name: "core", Driver: fabric.DriverEmulator, Endpoint: p.Endpoint, Reconfig: p.Reconfig}},
 	}
 	for _, h := range p.Groups {
 		for k := range f.KSpine {
 			file.Planes = append(file.Planes, fabric.Plane{Name: PlaneName(h, k), Bandwidth: p.Bandwidth, OCS: "core"})
 		}
-	}
-	if _, err := fabric.Decode(file.Encode()); err != nil { // names what a flag cannot be
-		return nil, fmt.Errorf("%w: %w", ErrInput, err)
 	}
 	return file, nil
 }

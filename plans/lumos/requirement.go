@@ -44,10 +44,11 @@ func requirementOf(f Fabric, links *matrix.Matrix) (*Requirement, error) {
 				return nil, fmt.Errorf("%w: requirement[%d][%d]: leaves %d and %d are both in pod %d, which needs no circuit",
 					ErrInput, a, c.Col, a, c.Col, f.Pod(a))
 			}
-		}
-		if r.sums[a] = links.RowSum(a); r.sums[a] > f.KLeaf {
-			return nil, fmt.Errorf("%w: requirement[%d]: leaf %d of pod %d needs %d links and has k_leaf, %d", ErrInput, a, a,
-				f.Pod(a), r.sums[a], f.KLeaf)
+			if c.Count > f.KLeaf-r.sums[a] {
+				return nil, fmt.Errorf("%w: requirement[%d]: leaf %d of pod %d needs more links than k_leaf, %d", ErrInput, a, a,
+					f.Pod(a), f.KLeaf)
+			}
+			r.sums[a] += c.Count
 		}
 	}
 	r.links = links
@@ -62,9 +63,8 @@ func (r *Requirement) Add(a, b, links int) error {
 		if leaf < 0 || leaf >= f.Leaves() {
 			return fmt.Errorf("%w: leaf %d is outside 0..%d", ErrInput, leaf, f.Leaves()-1)
 		}
-		if sum := r.sums[leaf] + links; sum > f.KLeaf {
-			return fmt.Errorf("%w: leaf %d of pod %d would need %d links and has k_leaf, %d", ErrInput, leaf, f.Pod(leaf), sum,
-				f.KLeaf)
+		if links > f.KLeaf-r.sums[leaf] {
+			return fmt.Errorf("%w: leaf %d of pod %d needs more links than k_leaf, %d", ErrInput, leaf, f.Pod(leaf), f.KLeaf)
 		}
 	}
 	switch has := r.links.At(a, b); {

@@ -2,6 +2,7 @@ package spectra
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"math/bits"
 	"slices"
@@ -20,7 +21,7 @@ import (
 // returned permutations that serve no demand are Dark.
 func Decompose(d Matrix) Decomposition {
 	w := newNetwork(d, plans.Simplex)
-	holds := decompose(w, newMatcher(w), newBare(w, 0), nil, 0)
+	holds := decompose(context.Background(), w, newMatcher(w), newBare(w, 0), nil, 0)
 	refineGreedy(w, holds)
 	return w.decomposition(holds)
 }
@@ -78,7 +79,9 @@ func (m *matcher) work() int64 { return m.simple.Work() + m.pairs.work }
 // permutations cover every entry at least once; their weights need a refinement. When stop returns true, it colours the
 // rest, by durations that are worth a reconfiguration of delta. bare holds the entries to be covered (S_rem), at first
 // the whole support.
-func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float64) []hold {
+func decompose(
+	ctx context.Context, w *network, m *matcher, bare *bare, stop func() bool, delta float64,
+) []hold {
 	left := append([]float64(nil), w.demand...) // D_rem
 	bonus := 0.0                                // above the weight of any matching
 	for u := range w.n {
@@ -91,7 +94,7 @@ func decompose(w *network, m *matcher, bare *bare, stop func() bool, delta float
 	var holds []hold
 	for bare.count > 0 {
 		if stop != nil && stop() {
-			return append(holds, bare.color(delta)...)
+			return append(holds, bare.color(ctx, delta)...)
 		}
 		degree := bare.degree()
 		for e, entry := range w.entry {
@@ -203,9 +206,9 @@ func (b *bare) critical(u, v, degree int32) int {
 }
 
 // color covers the open entries by matchings of entries with similar demands. It sorts the entries and divides them
-// into the best number of classes, each with as many matchings as its degree. On duplex planes an entry gets the first
-// permutation in which both its ports are free, which needs less than twice as many.
-func (b *bare) color(delta float64) []hold {
+// into the best number of classes, into one if ctx has ended, each with as many matchings as its degree. On duplex planes
+// an entry gets the first permutation in which both its ports are free, which needs less than twice as many.
+func (b *bare) color(ctx context.Context, delta float64) []hold {
 	var open []int32 // edges, each of its own entry
 	for entry, e := range b.main {
 		if b.open[entry] {
@@ -232,7 +235,9 @@ func (b *bare) color(delta float64) []hold {
 		if total >= least {
 			break
 		}
-		best, least = holds, total
+		if best, least = holds, total; ctx.Err() != nil {
+			break
+		}
 	}
 	return best
 }

@@ -80,7 +80,7 @@ func layHolds(p *plans.Problem, plan *plans.Plan, units [][]held) {
 		now, current := 0.0, circuit.AllDark(p.Ranks)
 		for _, h := range list {
 			up := now + plans.ReconfigUS(p, current, h.to)
-			down := up + h.us
+			down := after(up, h.us)
 			for i := range per {
 				to := h.to
 				if i > 0 {

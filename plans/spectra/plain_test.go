@@ -48,8 +48,8 @@ func TestPlainAndFrom(t *testing.T) {
 			for i := range 60 {
 				n := 2 + rng.IntN(7)
 				p := &plans.Problem{
-					Version: plans.Version, Ranks: n, Planes: 2 * (1 + rng.IntN(2)), BandwidthGbps: 10,
-					ReconfigUS: float64(rng.IntN(100)),
+					Version: plans.Version, Ranks: n, Planes: (1 + rng.IntN(3)) * kind.UnitPlanes(), BandwidthGbps: 10,
+					ReconfigUS: float64(max(0, rng.IntN(100)-30)),
 					Circuits:   kind, Demand: randomDemand(rng, n),
 				}
 				plain, err := spectra.Plain(p)

@@ -150,7 +150,7 @@ func (o Options) rows() int {
 
 // layout schedules the network as the mode says.
 func (s *searcher) layout(mode Mode, lim *limits) *layout {
-	even, plain := s.construct(s.decompose(mode, lim))
+	even, plain := s.construct(s.decompose(mode, newBare(s.w, 0), lim))
 	if mode == Faithful {
 		return even
 	}
@@ -218,18 +218,14 @@ func (s *searcher) time(l *layout) {
 	l.span = s.load[extreme(s.load, 1)]
 }
 
-// decompose is Algorithm 1; outside Faithful it gives up choosing heavy matchings, which
-// takes long on large dense demands, and colours what is left.
-func (s *searcher) decompose(mode Mode, lim *limits) []hold {
-	if mode == Faithful {
-		return decompose(s.w, s.m, newBare(s.w, 0), nil, s.delta)
+// decompose is Algorithm 1. Outside Faithful it gives up choosing heavy matchings, which takes long on large dense
+// demands, and colours what is left.
+func (s *searcher) decompose(mode Mode, b *bare, lim *limits) []hold {
+	var late func() bool
+	if mode != Faithful {
+		late = func() bool { return s.work() > decomposeWork && s.over(lim, lim.work/2) }
 	}
-	return decompose(s.w, s.m, newBare(s.w, 0), s.late(lim), s.delta)
-}
-
-// late says when to give up decomposing.
-func (s *searcher) late(lim *limits) func() bool {
-	return func() bool { return s.work() > decomposeWork && s.over(lim, lim.work/2) }
+	return decompose(lim.ctx, s.w, s.m, b, late, s.delta)
 }
 
 // layered decomposes the large entries before the small ones, where the demands have a gap that parts them. Algorithm 1
@@ -244,9 +240,9 @@ func (s *searcher) layered(lim *limits) []hold {
 			break
 		}
 		b := newBare(s.w, cut)
-		holds := decompose(s.w, s.m, b, s.late(lim), s.delta)
+		holds := s.decompose(Anytime, b, lim)
 		b.reopen(0)
-		holds = append(holds, decompose(s.w, s.m, b, s.late(lim), s.delta)...)
+		holds = append(holds, s.decompose(Anytime, b, lim)...)
 		refineGreedy(s.w, holds)
 		total := 0.0
 		for i := range holds {

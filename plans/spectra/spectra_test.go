@@ -54,7 +54,7 @@ func TestExample(t *testing.T) {
 // linear is Decompose with the weights of the linear program (5).
 func linear(d Matrix) Decomposition {
 	w := newNetwork(d, plans.Simplex)
-	holds := decompose(w, newMatcher(w), newBare(w, 0), nil, 0)
+	holds := decompose(context.Background(), w, newMatcher(w), newBare(w, 0), nil, 0)
 	var s weigher
 	s.bind(w)
 	s.solve(holds, make([]int32, len(holds)), []float64{0})
@@ -221,6 +221,29 @@ func TestDecompose(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestColorLate: a colouring without time left is made once, as it takes seconds for a thousand ranks.
+func TestColorLate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	d := zero(32)
+	for r := range d {
+		for s := range d {
+			d[r][s] = math.Pow(10, float64(rng.IntN(8)))
+		}
+	}
+	late, cancel := context.WithCancel(context.Background())
+	cancel()
+	w := newNetwork(d, plans.Simplex)
+	holds := func(ctx context.Context) int {
+		return len(decompose(ctx, w, newMatcher(w), newBare(w, 0), func() bool { return true }, 1))
+	}
+	if n := holds(late); n != len(d) {
+		t.Errorf("late: %d holds, want one class of %d", n, len(d))
+	}
+	if n := holds(context.Background()); n <= len(d) {
+		t.Errorf("in time: %d holds, so one class", n)
 	}
 }
 

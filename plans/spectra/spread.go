@@ -31,7 +31,7 @@ func Spread(p *plans.Problem) (*plans.Plan, float64, error) {
 	}
 	units := p.Planes / p.Circuits.UnitPlanes()
 	most := plans.ReconfigPortsUS(p, p.Ranks)
-	low, high := total/float64(units), total+most*float64(len(list))
+	low, high := total/float64(units), (total+most*float64(len(list)))*(1+1e-9) // more than rounding
 	for range 40 {
 		if middle := (low + high) / 2; spread(list, units, middle, most) == nil {
 			low = middle

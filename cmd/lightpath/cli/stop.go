@@ -42,18 +42,25 @@ func StoppedBy(ctx context.Context) *Stopped {
 	return s
 }
 
-// WatchSignals returns a context that the first SIGINT or SIGTERM ends, with a *stopped as its
-// cause. The second one ends the process.
+// WatchSignals returns a context that the first SIGINT or SIGTERM ends, with a *Stopped as its
+// cause. Another one ends the process, unless it is a repetition of the first.
 func WatchSignals(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		s := <-signals
-		signal.Reset(os.Interrupt, syscall.SIGTERM)
-		cancel(&Stopped{s.(syscall.Signal)})
-	}()
+	go watch(signals, cancel, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 	return ctx
+}
+
+// repetition is how long signals after the first one are ignored. timeout(1) sends each signal to its command and then
+// to the process group, so the command gets two.
+const repetition = 200 * time.Millisecond
+
+func watch(signals <-chan os.Signal, cancel context.CancelCauseFunc, reset func()) {
+	s := <-signals
+	cancel(&Stopped{s.(syscall.Signal)})
+	time.Sleep(repetition)
+	reset()
 }
 
 // exit ends the process; tests replace it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -82,4 +83,23 @@ func TestComputingEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRepeatedSignal: a signal that comes twice, as from timeout(1), does not end the process.
+func TestRepeatedSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, reset := make(chan os.Signal, 1), false
+		ctx, cancel := context.WithCancelCause(context.Background())
+		go watch(signals, cancel, func() { reset = true })
+		signals <- syscall.SIGTERM
+		synctest.Wait()
+		if StoppedBy(ctx) == nil || reset {
+			t.Errorf("after the first signal: %v, the next one ends the process: %v", context.Cause(ctx), reset)
+		}
+		time.Sleep(repetition)
+		synctest.Wait()
+		if !reset {
+			t.Error("no signal ends the process")
+		}
+	})
 }

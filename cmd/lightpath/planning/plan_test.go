@@ -294,4 +294,5 @@ func TestSim(t *testing.T) {
 	lightpath.Succeed(t, "", "sim", "--in", problem, "--plan", plan, "--out", out)
 	lightpath.Succeed(t, "", "plan", "check", "--in", problem, "--plan", out)
 	lightpath.Refuse(t, "", []string{"--plan", "required"}, "sim", "--in", problem)
+	lightpath.Refuse(t, "", []string{"--form needs --out"}, "sim", "--in", problem, "--plan", plan, "--form", "compact")
 }

@@ -26,7 +26,10 @@ func NewSim() *cobra.Command {
 		Use:   "sim --in problem.json --plan plan.json",
 		Short: "Play a plan by its order, as early as the model allows, and print what each plane did",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.Needs(cmd.Flags(), "out", "form"); err != nil {
+				return err
+			}
 			p, plan, err := readPair(in, planPath)
 			if err != nil {
 				return err

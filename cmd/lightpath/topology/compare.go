@@ -3,11 +3,13 @@ package topology
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lightpath/bench/jobs"
 	"lightpath/cmd/lightpath/cli"
@@ -32,7 +34,7 @@ time on the critical path, divided by that of a non-blocking network. "fast" sha
 transfers on the critical path first. The validator checks every schedule.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(checkWorkers(o.Workers), checkExact(exact.o.TimeLimit, exact.o.Margin, exact.o.Extra)); err != nil {
+			if err := cmp.Or(checkWorkers(o.Workers), exact.check(cmd.Flags())); err != nil {
 				return err
 			}
 			var configs []train.Config
@@ -152,6 +154,15 @@ func (e *exactComparison) register(cmd *cobra.Command) {
 	fl.IntVar(&e.o.Margin, "margin", 1, "see exact")
 	fl.IntVar(&e.o.Extra, "extra", 2, "see exact")
 	fl.BoolVar(&e.o.Ports, "ports", false, "also minimize ports")
+}
+
+// check returns an error if a value is outside, or a flag has no effect.
+func (e *exactComparison) check(fl *pflag.FlagSet) error {
+	if e.solver != "" && fl.Changed("reallocate") {
+		return errors.New("--reallocate has no effect with --solver")
+	}
+	return cmp.Or(checkExact(e.o.TimeLimit, e.o.Margin, e.o.Extra),
+		cli.Needs(fl, "solver", "time-limit", "margin", "extra", "ports"))
 }
 
 // vary returns the variants of a job: every value of every list with all others.

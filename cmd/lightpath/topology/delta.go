@@ -78,6 +78,10 @@ func (f *deltaFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.report, "report", "", "HTML page to write, with pictures of the topology and the iteration")
 }
 
+func (f *deltaFlags) checkOutputs() error {
+	return cmp.Or(cli.CheckOutput("out", f.out), cli.CheckOutput("report", f.report))
+}
+
 func newDeltaPlan() *cobra.Command {
 	var f deltaFlags
 	var algorithm string
@@ -97,8 +101,10 @@ code with the search checks the schedule of the result. --maps writes the map of
 			if err != nil {
 				return fmt.Errorf("--sharing: %w", err)
 			}
-			if err := cmp.Or(cli.Positive("--time-limit", limit), checkWorkers(workers), f.files.check(cmd.Flags()),
-				cli.CheckOutput("out", f.out), cli.CheckOutput("report", f.report)); err != nil {
+			if err := cmp.Or(cli.Positive("--time-limit", limit), checkWorkers(workers), f.checkOutputs()); err != nil {
+				return err
+			}
+			if err := f.files.check(cmd.Flags()); err != nil { // may make a directory
 				return err
 			}
 			ctx, cancel := cli.Limited(cmd, limit)
@@ -117,7 +123,7 @@ code with the search checks the schedule of the result. --maps writes the map of
 		},
 	}
 	f.register(cmd)
-	f.files.register(cmd)
+	f.files.register(cmd.Flags())
 	fl := cmd.Flags()
 	fl.StringVar(&algorithm, "algorithm", fastName, fmt.Sprintf("%s, or one of %v", fastName, delta.Baselines()))
 	fl.Uint64Var(&seed, "seed", 1, "seed of the search")
@@ -217,6 +223,9 @@ func newDeltaSimulate() *cobra.Command {
 			}
 			if f.in == "-" && topology == "-" {
 				return errors.New("--in and --topology cannot both be standard input")
+			}
+			if err := cmp.Or(f.checkOutputs(), cli.CheckOutput("schedule", schedule)); err != nil {
+				return err
 			}
 			p, err := f.planner()
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/plans/delta"
@@ -81,6 +82,22 @@ func checkExact(limit time.Duration, margin, extra int) error {
 		cli.Within("--extra", extra, 0, 1000))
 }
 
+// checkWrite returns an error if --write names no kind of program, or makes other flags useless.
+func (f *exactFlags) checkWrite(fl *pflag.FlagSet) error {
+	if f.write == "" {
+		return nil
+	}
+	for _, name := range []string{"out", "schedule", "report", "solver", "gap", "threads", "ports", "cold"} {
+		if fl.Changed(name) {
+			return fmt.Errorf("--%s has no effect with --write", name)
+		}
+	}
+	if !strings.HasSuffix(f.write, ".lp") && !strings.HasSuffix(f.write, ".mps") {
+		return errors.New("--write: want a name that ends in .lp or .mps")
+	}
+	return nil
+}
+
 func (f *exactFlags) run(cmd *cobra.Command) error {
 	kind, sharing, err := f.kind()
 	if err := cmp.Or(err, checkExact(f.limit, f.margin, f.extra), cli.Positive("--gap", f.gap),
@@ -88,8 +105,8 @@ func (f *exactFlags) run(cmd *cobra.Command) error {
 		cli.CheckOutput("report", f.report), cli.CheckOutput("write", f.write)); err != nil {
 		return err
 	}
-	if f.write != "" && !strings.HasSuffix(f.write, ".lp") && !strings.HasSuffix(f.write, ".mps") {
-		return errors.New("--write: want a name that ends in .lp or .mps")
+	if err := f.checkWrite(cmd.Flags()); err != nil {
+		return err
 	}
 	g, err := cli.DecodeInput("in", f.in, dag.Decode)
 	if err != nil {

@@ -7,10 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
@@ -20,67 +18,104 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// planeFiles are the files with which switches take a topology.
-type planeFiles struct {
-	fabric, maps, ocsd, endpoint string
-	names                        []string // of the planes; none: port0, port1, ...
-	reconfig                     time.Duration
-	control                      controlFlags
+// circuitFiles are the files with which switches and jobs take planned circuits.
+type circuitFiles struct {
+	fabric, maps, ocsd         string
+	endpoint, pinnedBy, listen string
+	reconfig                   time.Duration
 }
 
-// controlFlags are the settings for the control of circuits in the files of a planned topology.
-type controlFlags struct{ pinnedBy, listen string }
-
-func (f *controlFlags) register(cmd *cobra.Command, owner string) {
-	fl := cmd.Flags()
+func (f *circuitFiles) register(fl *pflag.FlagSet, fabricUsage, mapsUsage, owner string) {
+	fl.StringVar(&f.fabric, "fabric", "", fabricUsage)
+	fl.StringVar(&f.maps, "maps", "", mapsUsage)
+	fl.StringVar(&f.ocsd, "ocsd", "", "controller file to write, whose planes start with these maps; needs --fabric")
+	fl.StringVar(&f.endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock",
+		"socket of the emulated switch, for the fabric file")
+	fl.DurationVar(&f.reconfig, "reconfig", 10*time.Millisecond, "reconfiguration time of the switch, for the fabric file")
 	fl.StringVar(&f.pinnedBy, "pinned-by", owner,
 		`owner of the circuits, in the fabric file: jobs use them as they are ("": jobs move them)`)
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7442",
 		`host:port of the controller for operators, in the controller file ("": none)`)
 }
 
-// checkFileFlags returns an error if a flag of the fabric file or of the controller file is given without that file.
-// more are further flags of the fabric file.
-func checkFileFlags(fl *pflag.FlagSet, more ...string) error {
-	return cmp.Or(cli.Needs(fl, "fabric", append([]string{"ocsd", "endpoint", "reconfig", "pinned-by"}, more...)...),
-		cli.Needs(fl, "ocsd", "listen"))
-}
-
-func (f *planeFiles) register(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringVar(&f.fabric, "fabric", "", "fabric file to write: a rank per pod, a plane per port")
-	fl.StringVar(&f.maps, "maps", "", "directory for the map of each plane")
-	fl.StringSliceVar(&f.names, "plane-names", nil,
-		"names of the planes in these files, as in the fabric file of a cluster (default port0,port1,...)")
-	fl.StringVar(&f.ocsd, "ocsd", "", "controller file to write, whose planes start with these maps; needs --fabric")
-	fl.StringVar(&f.endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock",
-		"socket of the emulated switch, for the fabric file")
-	fl.DurationVar(&f.reconfig, "reconfig", 10*time.Millisecond, "reconfiguration time of the switch, for the fabric file")
-	f.control.register(cmd, jobOwner)
-}
-
-// jobOwner stands for the name of the job where a job owns circuits.
-const jobOwner = "job"
-
 // check makes the directory of the maps. It returns an error if a flag has no effect, or a file cannot be written.
-func (f *planeFiles) check(fl *pflag.FlagSet) error {
+// more are further flags of the fabric file.
+func (f *circuitFiles) check(fl *pflag.FlagSet, more ...string) error {
 	switch {
 	case f.ocsd != "" && f.fabric == "-":
 		return errors.New("--ocsd needs --fabric with a file")
 	case f.maps == "-":
 		return errors.New("--maps: a directory, not standard output")
-	case f.names != nil && f.fabric == "" && f.maps == "":
-		return errors.New("--plane-names needs --fabric or --maps")
 	}
-	if err := checkFileFlags(fl); err != nil {
+	err := cmp.Or(cli.Needs(fl, "fabric", append([]string{"ocsd", "endpoint", "reconfig", "pinned-by"}, more...)...),
+		cli.Needs(fl, "ocsd", "listen"), cli.CheckOutput("fabric", f.fabric), cli.CheckOutput("ocsd", f.ocsd))
+	if err != nil || f.maps == "" {
 		return err
 	}
-	if f.maps != "" {
-		if err := os.MkdirAll(f.maps, 0o755); err != nil {
-			return fmt.Errorf("--maps: %w", err)
-		}
+	if err := os.MkdirAll(f.maps, 0o755); err != nil {
+		return fmt.Errorf("--maps: %w", err)
 	}
-	return cmp.Or(cli.CheckOutput("fabric", f.fabric), cli.CheckOutput("ocsd", f.ocsd))
+	return nil
+}
+
+// write writes the fabric file and, if it is wanted, the file of a controller whose planes begin with the given maps.
+// If one of them cannot be, it writes none.
+func (f *circuitFiles) write(file *fabric.Fabric, maps []circuit.Permutation) error {
+	file.PinnedBy = f.pinnedBy
+	text := file.Encode()
+	if _, err := fabric.Decode(text); err != nil { // names what a flag cannot be
+		return fmt.Errorf("--fabric: %w", err)
+	}
+	controller, err := f.controller(maps)
+	if err != nil {
+		return fmt.Errorf("--ocsd: %w", err)
+	}
+	if err := cli.WriteOutput("fabric", f.fabric, text); err != nil || f.ocsd == "" {
+		return err
+	}
+	return cli.WriteOutput("ocsd", f.ocsd, controller)
+}
+
+// controller returns the text of the controller file.
+func (f *circuitFiles) controller(maps []circuit.Permutation) ([]byte, error) {
+	path, err := filepath.Abs(f.fabric)
+	if err != nil {
+		return nil, err
+	}
+	b := fmt.Appendf(nil, "version: %d\nfabric: %q\n", fabric.Version, path)
+	if f.listen != "" {
+		b = fmt.Appendf(b, "listen: %q\n", f.listen)
+	}
+	b = append(b, "initial:\n"...)
+	for _, m := range maps {
+		b = fmt.Appendf(b, "  - %s\n", mapText(m))
+	}
+	_, err = fabric.DecodeOCSD(b)
+	return b, err
+}
+
+// planeFiles are the files of a topology between pods.
+type planeFiles struct {
+	circuitFiles
+	names []string // of the planes; none: port0, port1, ...
+}
+
+func (f *planeFiles) register(fl *pflag.FlagSet) {
+	f.circuitFiles.register(fl, "fabric file to write: a rank per pod, a plane per port",
+		"directory for the map of each plane", jobOwner)
+	fl.StringSliceVar(&f.names, "plane-names", nil,
+		"names of the planes in these files, as in the fabric file of a cluster (default port0,port1,...)")
+}
+
+// jobOwner stands for the name of the job where a job owns circuits.
+const jobOwner = "job"
+
+// check is that of circuitFiles.
+func (f *planeFiles) check(fl *pflag.FlagSet) error {
+	if f.names != nil && f.fabric == "" && f.maps == "" {
+		return errors.New("--plane-names needs --fabric or --maps")
+	}
+	return f.circuitFiles.check(fl)
 }
 
 func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
@@ -101,15 +136,10 @@ func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 		if err != nil {
 			return fmt.Errorf("--fabric: %w", err)
 		}
-		if file.PinnedBy = f.control.pinnedBy; file.PinnedBy == jobOwner {
-			file.PinnedBy = cmp.Or(g.Name, jobOwner)
+		if f.pinnedBy == jobOwner {
+			f.pinnedBy = cmp.Or(g.Name, jobOwner)
 		}
-		if err := writeFabric(f.fabric, file); err != nil {
-			return err
-		}
-	}
-	if f.ocsd != "" {
-		if err := f.control.writeOCSD(f.ocsd, f.fabric, maps); err != nil {
+		if err := f.circuitFiles.write(file, maps); err != nil {
 			return err
 		}
 	}
@@ -117,15 +147,6 @@ func (f *planeFiles) write(g *dag.Graph, c dag.Circuits) error {
 		return nil
 	}
 	return writePlaneMaps(f.maps, names, maps)
-}
-
-// writeFabric writes a fabric file whose planes are valid.
-func writeFabric(path string, file *fabric.Fabric) error {
-	text := file.Encode()
-	if _, err := fabric.Decode(text); err != nil {
-		return fmt.Errorf("--pinned-by: %w", err)
-	}
-	return cli.WriteOutput("fabric", path, text)
 }
 
 // planes returns the names of n planes.
@@ -155,25 +176,4 @@ func writePlaneMaps(dir string, names []string, maps []circuit.Permutation) erro
 		}
 	}
 	return nil
-}
-
-// writeOCSD writes the file of a controller whose planes begin with the given maps.
-func (f *controlFlags) writeOCSD(path, fabricPath string, maps []circuit.Permutation) error {
-	fabricPath, err := filepath.Abs(fabricPath)
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "version: %d\nfabric: %q\n", fabric.Version, fabricPath)
-	if f.listen != "" {
-		fmt.Fprintf(&b, "listen: %q\n", f.listen)
-	}
-	fmt.Fprintln(&b, "initial:")
-	for _, m := range maps {
-		fmt.Fprintf(&b, "  - %s\n", mapText(m))
-	}
-	if _, err := fabric.DecodeOCSD([]byte(b.String())); err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	return cli.WriteOutput("ocsd", path, []byte(b.String()))
 }

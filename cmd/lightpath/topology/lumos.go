@@ -33,8 +33,8 @@ func newLumosSizes() *cobra.Command {
 		Short: "The most GPUs that Clos and LumosCore join, by switch chip and port rate (LumosCore, Table 1)",
 		Args:  cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
-			if ocs < 1 {
-				return fmt.Errorf("--k-ocs %d: not above 0", ocs)
+			if err := cli.Within("--k-ocs", ocs, 1, lumos.MaxPorts); err != nil {
+				return err
 			}
 			if asJSON {
 				return cli.PrintJSON(sizeCells(ocs))
@@ -106,6 +106,9 @@ some topology does not fit it. Cables within pods are regular: port p of a leaf 
 port leaf x tau + p mod tau.`,
 		Args: cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
+			if check != "" && out != "" {
+				return errors.New("--out has no effect with --check")
+			}
 			var w lumos.Wiring
 			if err := w.UnmarshalText([]byte(wiring)); err != nil {
 				return fmt.Errorf("--wiring: %w", err)

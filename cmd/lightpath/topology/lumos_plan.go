@@ -1,7 +1,9 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,35 +24,28 @@ import (
 
 // lumosOutput is where a planned core goes.
 type lumosOutput struct {
-	core, fabric, ocsd, maps, svg string
-	groups                        string
-	bandwidth                     cli.Gbps
-	planes                        lumos.Planes
-	control                       controlFlags
+	circuitFiles
+	core, svg, groups string
+	bandwidth         cli.Gbps
 }
 
-func (o *lumosOutput) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
+func (o *lumosOutput) add(fl *pflag.FlagSet) {
+	o.register(fl, "fabric file to write: a rank per pod, an interleaved plane per OCS",
+		"directory for a map of each OCS that the plan changes, for ocs set", "cluster")
 	fl.StringVar(&o.core, "out", "",
 		"file of the core: links by spine, and the maps of all OCSes; default standard output")
-	fl.StringVar(&o.fabric, "fabric", "", "write a fabric file: a rank for every pod, an interleaved plane for every OCS")
-	fl.StringVar(&o.ocsd, "ocsd", "",
-		"controller file to write, whose emulated switches start with these maps; needs --fabric")
-	fl.StringVar(&o.maps, "maps", "", "directory to write: a map for each OCS that the plan changes, for ocs set")
 	fl.StringVar(&o.svg, "svg", "", "draw the result")
 	fl.StringVar(&o.groups, "groups", "", "groups in the fabric file, as 0,2; default as many as a fabric file holds")
 	o.bandwidth = 400
 	fl.Var(&o.bandwidth, "bandwidth", "rate of a link, for the fabric file; a bare number is Gb/s")
-	fl.DurationVar(&o.planes.Reconfig, "reconfig", 10*time.Millisecond,
-		"reconfiguration time of the switch, for the fabric file")
-	o.control.register(cmd, "cluster")
-	fl.StringVar(&o.planes.Endpoint, "endpoint", "unix:/tmp/lightpath-ocs.sock",
-		"socket of the emulated switch, for the fabric file")
 }
 
-// requirement reads the requirement of --in, unless a flag has no effect.
+// requirement reads the requirement of --in, if the flags have an effect and the files can be written.
 func (o *lumosOutput) requirement(fl *pflag.FlagSet, in string) (*lumos.Requirement, error) {
-	if err := checkFileFlags(fl, "bandwidth", "groups"); err != nil {
+	if err := cmp.Or(cli.CheckOutput("out", o.core), cli.CheckOutput("svg", o.svg)); err != nil {
+		return nil, err
+	}
+	if err := o.check(fl, "bandwidth", "groups"); err != nil { // may make a directory
 		return nil, err
 	}
 	return cli.DecodeInput("in", in, lumos.DecodeRequirement)
@@ -67,20 +62,17 @@ func (o *lumosOutput) write(c *lumos.Core) error {
 }
 
 func (o *lumosOutput) writeFabric(c *lumos.Configuration) error {
-	var err error
-	o.planes.Bandwidth = fabric.Rate(o.bandwidth * 1e9)
-	if o.planes.Groups, err = parseGroups(o.groups, c.Fabric); err != nil {
-		return err
-	}
-	file, err := o.planes.File(c.Fabric)
+	groups, err := parseGroups(o.groups, c.Fabric)
 	if err != nil {
 		return err
 	}
-	file.PinnedBy = o.control.pinnedBy
-	if err := writeFabric(o.fabric, file); err != nil || o.ocsd == "" {
+	planes := lumos.Planes{Groups: groups, Bandwidth: fabric.Rate(o.bandwidth * 1e9), Endpoint: o.endpoint,
+		Reconfig: o.reconfig}
+	file, err := planes.File(c.Fabric)
+	if err != nil {
 		return err
 	}
-	return o.control.writeOCSD(o.ocsd, o.fabric, o.planes.Maps(c))
+	return o.circuitFiles.write(file, planes.Maps(c))
 }
 
 // mapText returns the text of a map in a file.
@@ -164,7 +156,7 @@ func newLumosPlan() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&in, "in", "", "requirement (- for standard input)")
-	o.add(cmd)
+	o.add(cmd.Flags())
 	return cmd
 }
 
@@ -181,6 +173,12 @@ move others. Each step takes at most the fraction --iota of any leaf's links. --
 DIR/step1, DIR/step2 and so on. "lightpath ocs rewire" carries the steps out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if in == "-" && has == "-" {
+				return errors.New("--in and --core cannot both be standard input")
+			}
+			if err := cli.CheckOutput("steps", stepsOut); err != nil {
+				return err
+			}
 			r, err := o.requirement(cmd.Flags(), in)
 			if err != nil {
 				return err
@@ -221,7 +219,7 @@ DIR/step1, DIR/step2 and so on. "lightpath ocs rewire" carries the steps out.`,
 	fl.StringVar(&stepsOut, "steps", "", "write the steps, with their moves")
 	fl.Float64Var(&iota, "iota", 0.25, "largest fraction of a leaf's links that a step may take, above 0 to 1")
 	fl.BoolVar(&prune, "prune", false, "also remove circuits that no link needs")
-	o.add(cmd)
+	o.add(cmd.Flags())
 	return cmd
 }
 

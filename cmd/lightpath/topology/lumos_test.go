@@ -117,8 +117,8 @@ func TestLumosPlanAndRewire(t *testing.T) {
 		"--groups", "0,9")
 }
 
-// TestPlaceForSlurm checks the order of a job's nodes and the topology that Slurm gets.
-func TestPlaceForSlurm(t *testing.T) {
+// TestPlace checks the order of a job's nodes, the topology that Slurm gets, and that plan takes the links.
+func TestPlace(t *testing.T) {
 	dir := t.TempDir()
 	hosts, topology := filepath.Join(dir, "hosts"), filepath.Join(dir, "topology.conf")
 	lightpath.Succeed(t, "", "topology", "lumos", "place", "--gpus", "512", "--pp", "1", "--dp", "2", "--busy", "3",
@@ -132,6 +132,12 @@ func TestPlaceForSlurm(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in:\n%s", want, got)
 		}
+	}
+	required := lightpath.Succeed(t, "", "topology", "lumos", "place", "--busy", "5", "--requirement", "-", "--json",
+		filepath.Join(dir, "place.json"))
+	planned := lightpath.Run(t, required, "topology", "lumos", "plan", "--in", "-", "--out", filepath.Join(dir, "core.json"))
+	if want := "512 GPUs in 8 pods, 64 leaves: 40 links"; !strings.Contains(planned.Stderr, want) {
+		t.Errorf("%s: want %q", planned.Stderr, want)
 	}
 	lightpath.Refuse(t, "", []string{"--node", "one %d"}, "topology", "lumos", "place", "--hostfile", hosts, "--node", "n")
 }

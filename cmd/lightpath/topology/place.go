@@ -1,12 +1,14 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"lightpath/cmd/lightpath/cli"
+	"lightpath/plans/lumos"
 	"lightpath/plans/lumos/cluster"
 	"lightpath/plans/lumos/place"
 )
@@ -31,7 +33,7 @@ type leafLinks struct {
 }
 
 func newLumosPlace() *cobra.Command {
-	var name, asJSON string
+	var name, asJSON, requirement string
 	var gpus, busy int
 	var slurm slurmFiles
 	var grid place.Grid
@@ -40,8 +42,9 @@ func newLumosPlace() *cobra.Command {
 		Use:   "place",
 		Short: "Place a job in a cluster, arrange its ranks, and list the links between leaves that it needs",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if err := cli.AtLeast("--gpus", gpus, 1); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(cli.AtLeast("--gpus", gpus, 1), slurm.check(cmd.Flags()), cli.CheckOutput("json", asJSON),
+				cli.CheckOutput("requirement", requirement)); err != nil {
 				return err
 			}
 			f, err := cluster.ParseFabric(name, gpus)
@@ -58,6 +61,11 @@ func newLumosPlace() *cobra.Command {
 			if err := slurm.write(f.Shape(), p.Ranks); err != nil {
 				return err
 			}
+			if requirement != "" {
+				if err := p.writeRequirement(&f, requirement); err != nil {
+					return err
+				}
+			}
 			if asJSON != "" {
 				return cli.WriteJSON("json", asJSON, p)
 			}
@@ -72,6 +80,8 @@ func newLumosPlace() *cobra.Command {
 	fl.IntVar(&grid.EP, "ep", 1, "replicas in a group of experts, which stays in a pod")
 	fl.IntVar(&busy, "busy", 0, "servers of each pod that other jobs use")
 	fl.StringVar(&asJSON, "json", "", "write JSON (- for standard output)")
+	fl.StringVar(&requirement, "requirement", "",
+		"write the links as a requirement, for lumos plan and rewire (- for standard output)")
 	fl.StringVar(&slurm.hosts, "hostfile", "", "write the nodes in the order of ranks, for srun -m arbitrary")
 	fl.StringVar(&slurm.topology, "slurm-topology", "", "write leaves and pods as Slurm's topology.conf")
 	fl.StringVar(&slurm.node, "node", "node%d", "Slurm's name of a server; %d is its number, from 0")
@@ -101,7 +111,7 @@ func placeJob(f *cluster.Fabric, grid place.Grid, busy int, shares place.Volume)
 	if err != nil {
 		return nil, cli.No(err)
 	}
-	p := &placement{Fabric: f.Name, PP: grid.PP, DP: grid.DP, EP: grid.EP, Longer: longer, Pods: map[int]int{},
+	p := &placement{Fabric: f.Name, PP: grid.PP, DP: grid.DP, EP: grid.EP, Longer: longer, Pods: map[int]int{}, Links: []leafLinks{},
 		Without: place.Naive(grid, a.Servers).Requirement(shape).Links()}
 	for stage := range grid.PP {
 		p.Ranks = append(p.Ranks, arranged.Server[stage*grid.DP:][:grid.DP])
@@ -113,6 +123,23 @@ func placeJob(f *cluster.Fabric, grid place.Grid, busy int, shares place.Volume)
 		p.Links = append(p.Links, leafLinks{pair.A, pair.B, pair.Links})
 	}
 	return p, nil
+}
+
+// writeRequirement writes the links as a requirement file of the cluster.
+func (p *placement) writeRequirement(f *cluster.Fabric, path string) error {
+	if f.Kind != cluster.Lumos {
+		return fmt.Errorf("--requirement: %s has no optical core", f.Name)
+	}
+	r, err := lumos.NewRequirement(f.Core())
+	if err != nil {
+		return err
+	}
+	for _, l := range p.Links {
+		if err := r.Add(int(l.A), int(l.B), l.Links); err != nil {
+			return err
+		}
+	}
+	return cli.WriteOutput("requirement", path, r.Encode())
 }
 
 func (p *placement) print() error {

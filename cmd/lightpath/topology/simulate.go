@@ -3,6 +3,7 @@ package topology
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -76,6 +77,9 @@ func newLumosSimulate() *cobra.Command {
 func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if !slices.Contains([]string{"", "trace", "poisson"}, f.arrivals) {
 		return fmt.Errorf("--arrivals: %q is neither trace nor poisson", f.arrivals)
+	}
+	if cmd.Flags().Changed("level") && f.trace != "" && f.arrivals != "poisson" {
+		return errors.New("--level needs --arrivals poisson, or jobs without --trace")
 	}
 	if err := cmp.Or(cli.CheckOutput("json", f.json), cli.CheckOutput("svg", f.svg),
 		cli.CheckOutput("csv", f.csv)); err != nil {

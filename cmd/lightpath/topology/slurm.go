@@ -1,8 +1,12 @@
 package topology
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/plans/lumos/place"
@@ -13,6 +17,14 @@ type slurmFiles struct {
 	hosts    string
 	topology string
 	node     string // name of a server, with %d for its number
+}
+
+// check returns an error if --node has no effect, or a file cannot be written.
+func (s *slurmFiles) check(fl *pflag.FlagSet) error {
+	if fl.Changed("node") && s.hosts == "" && s.topology == "" {
+		return errors.New("--node needs --hostfile or --slurm-topology")
+	}
+	return cmp.Or(cli.CheckOutput("hostfile", s.hosts), cli.CheckOutput("slurm-topology", s.topology))
 }
 
 func (s *slurmFiles) write(shape place.Shape, ranks [][]int32) error {

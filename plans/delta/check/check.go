@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -152,8 +153,8 @@ func (c *checker) nics() error {
 		does string
 		of   map[int]*usage
 	}{{"sends", send}, {"receives", recv}} {
-		for gpu, u := range side.of {
-			if at, rate, over := u.exceeds(limit); over {
+		for _, gpu := range slices.Sorted(maps.Keys(side.of)) {
+			if at, rate, over := side.of[gpu].exceeds(limit); over {
 				return fmt.Errorf("(10) GPU %d %s %v bytes/us at %v us, its NIC carries %v", gpu, side.does, rate, at, limit)
 			}
 		}

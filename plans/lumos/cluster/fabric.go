@@ -156,7 +156,7 @@ func (f *Fabric) checkLumos() error {
 	if pod := f.radix() * f.radix() / f.Tau; f.GPUs%pod != 0 {
 		return fmt.Errorf("%w: %s: %d GPUs are no whole number of pods of %d", ErrInput, f.Name, f.GPUs, pod)
 	}
-	if err := f.core().Validate(); err != nil {
+	if err := f.Core().Validate(); err != nil {
 		return fmt.Errorf("%s: %w", f.Name, err)
 	}
 	return nil
@@ -219,8 +219,8 @@ func (f *Fabric) Shape() place.Shape {
 	return s
 }
 
-// core returns the parameters of the optical core.
-func (f *Fabric) core() lumos.Fabric {
+// Core returns the parameters of the optical core of a [Lumos] fabric.
+func (f *Fabric) Core() lumos.Fabric {
 	k := f.radix()
 	return lumos.Fabric{Pods: f.GPUs * f.Tau / (k * k), KLeaf: k, KSpine: k, Tau: f.Tau, KOCS: f.OCSPorts}
 }

@@ -35,7 +35,7 @@ type tenant struct {
 }
 
 func newOptical(f *Fabric, seed uint64) (*optical, error) {
-	o := &optical{fabric: f.core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{},
+	o := &optical{fabric: f.Core(), shape: f.Shape(), rate: f.rate(), tenant: map[int]*tenant{},
 		central: f.Routing == Central}
 	var err error
 	if o.core, err = lumos.NewCore(o.fabric); err != nil {

@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"lightpath/plans/lumos/place"
 )
@@ -186,8 +188,8 @@ func (s *simulation) start(job int, j *Job, a place.Allocation) error {
 	r := &running{job: job, allocation: a, paths: admitted.paths, left: s.config.Iterations,
 		steps: stepsOf(j, admitted.paths, s.config.Iterations)}
 	s.jobs[job] = r
-	for moved, p := range admitted.moved {
-		s.reroute(s.jobs[moved], p)
+	for _, moved := range slices.Sorted(maps.Keys(admitted.moved)) {
+		s.reroute(s.jobs[moved], admitted.moved[moved])
 	}
 	for _, dark := range admitted.dark {
 		s.darken(s.jobs[dark])

@@ -3,6 +3,7 @@ package place
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -114,8 +115,9 @@ func (r *Requirement) fit(budget func(leaf int32) int, shares Volume) (longer fl
 		}
 	}
 	if math.IsInf(best, 1) {
-		for leaf, sum := range r.sums(func(*Pair) int { return 1 }) {
-			if sum > budget(leaf) {
+		sums := r.sums(func(*Pair) int { return 1 })
+		for _, leaf := range slices.Sorted(maps.Keys(sums)) {
+			if sum := sums[leaf]; sum > budget(leaf) {
 				return 0, fmt.Errorf("place: leaf %d communicates with %d leaves of other pods and has %d links", leaf, sum,
 					budget(leaf))
 			}
