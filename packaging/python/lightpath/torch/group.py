@@ -7,7 +7,6 @@ import datetime
 import os
 import threading
 import types
-import uuid
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from .call import Call, Function
 from .engine import Engine, library, limit_of
 from .forms import short_form, waits
 from .loop import Loop
-from .rendezvous import offer_id, take_id
+from .rendezvous import meet, offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
 
@@ -116,19 +115,13 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return self._store
 
     def split_group(
-        self,
-        ranks: list[int],
-        timeout: datetime.timedelta | None = None,
-        opts: Any = None,
-        group_name: str | None = None,
-        group_desc: str | None = None,
-        device_types: Any = None,
+        self, ranks: list[int], timeout: Any, opts: Any, group_name: str, group_desc: str | None, device_types: Any
     ) -> "LightpathProcessGroup | None":
         """Returns the group of these ranks of this one, None on other ranks."""
         if self._rank not in ranks:
             return None
         store = dist.PrefixStore(f"split/{group_name}", self._store)
-        group = LightpathProcessGroup(store, ranks.index(self._rank), len(ranks), timeout or self._timeout)
+        group = LightpathProcessGroup(store, ranks.index(self._rank), len(ranks), timeout)
         group._set_group_name(group_name)
         group._set_group_desc(group_desc or "")
         return group
@@ -448,14 +441,9 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """A barrier through the store. Rank 0 names all ranks that have not come; then the others do not pass."""
-        limit, closing = timeout or self._timeout, threading.Event()
         self._barriers += 1
         try:
-            for name in (f"monitored_barrier {self._barriers}", f"the end of monitored_barrier {self._barriers}"):
-                if self._rank == 0:
-                    offer_id(self._store, name, range(1, self._size), limit, closing, uuid.uuid4().bytes)
-                else:
-                    take_id(self._store, name, self._rank, 0, limit, closing)
+            meet(self._store, f"monitored_barrier {self._barriers}", self._rank, self._size, timeout or self._timeout)
         except TimeoutError as e:
             raise RuntimeError(f"lightpath rank {self._rank} of {self._size}: {e}") from None
 

@@ -72,6 +72,15 @@ def take_id(
     return uid
 
 
+def meet(store: Any, name: str, rank: int, size: int, timeout: datetime.timedelta) -> None:
+    """Returns when all ranks have come. Rank 0 waits for them first, and then lets them go."""
+    for each in (name, f"the end of {name}"):
+        if rank == 0:
+            offer_id(store, each, range(1, size), timeout, threading.Event(), uuid.uuid4().bytes)
+        else:
+            take_id(store, each, rank, 0, timeout, threading.Event())
+
+
 def _poll(
     done: Callable[[], Any],
     timeout: datetime.timedelta,
