@@ -30,7 +30,8 @@ def _register() -> None:
     else:  # 1.13 knows no devices
         register(BACKEND, LightpathProcessGroup.create)
     # The flight recorder of torch 2.15 needs a C++ half, and breaks a group without one. It leaves these alone.
-    getattr(distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add(BACKEND)
+    alone: set[str] = getattr(distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set())
+    alone.add(BACKEND)
 
 
 def _leave_uncompiled(each: type) -> None:

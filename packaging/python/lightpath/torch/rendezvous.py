@@ -41,9 +41,7 @@ def offer_id(
                 waiting.remove(rank)
         return not waiting
 
-    _poll(
-        offered, timeout, closing, check, lambda: f"ranks {sorted(waiting)} have not come to {name} within {timeout}"
-    )
+    _poll(offered, timeout, closing, check, lambda: f"ranks {sorted(waiting)} have not come to {name} within {timeout}")
     return uid
 
 
