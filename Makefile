@@ -75,7 +75,7 @@ test-torch: build ## PyTorch training over Lightpath and Gloo, 2 and 4 ranks; sk
 test-torch-pypi: build ## PyTorch of PyPI over Lightpath; installs it into .tools/torch
 	[ -x .tools/torch/bin/python ] || $(PYTHON) -m venv .tools/torch
 	.tools/torch/bin/pip install -q --no-cache-dir torch==2.15.0 numpy
-	PYTHON=$(CURDIR)/.tools/torch/bin/python examples/torch/test.sh test_backend test_parallel test_pytorch test_elastic
+	PYTHON=$(CURDIR)/.tools/torch/bin/python examples/torch/test.sh test_backend test_parallel test_compile test_pytorch test_elastic
 
 # What gpu-check needs. Tests build it first, since gpu-check limits the time of its build.
 GPU_PARTS := bin/lightpath-kernels build/gpu/cuda.test build/gpu/libcuda/libcuda.so.1 build/gpu/mpi/lib/libmpi.so

@@ -42,6 +42,17 @@ def killed_between_calls():
     return None
 
 
+def killed_before_messages():
+    """The first messages of pairs of ranks, one of which has died: no communicator of theirs is there yet."""
+    if dist.get_rank() == VICTIM:
+        die()
+    try:
+        dist.send(torch.ones(1), VICTIM) if dist.get_rank() == 0 else dist.recv(torch.ones(1), VICTIM)
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return None
+
+
 def killed_in_training():
     """The victim ends during DDP's backward: the others learn of it in C++, from a future."""
     args = train.arguments(["--ways", "lightpath:ddp", "--batch", "8", "--hidden", "32"])
@@ -233,6 +244,9 @@ class Faults(unittest.TestCase):
 
     def test_a_rank_is_killed_over_tcp(self):
         self.survivors_name_the_victim(killed_between_calls, {"LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": "2"})
+
+    def test_a_rank_is_killed_before_messages(self):
+        self.survivors_name_the_victim(killed_before_messages, {"LIGHTPATH_TIMEOUT": "600s"})
 
     def test_a_rank_is_killed_in_training(self):
         self.survivors_name_the_victim(killed_in_training, {})

@@ -1,6 +1,7 @@
 """What PyTorch 2 builds on process groups gives the same numbers over Lightpath as over Gloo: sharded parameters
-(FSDP2), split layers, pipelines, checkpoints of several ranks, and experts with uneven loads."""
+(FSDP2), split layers and groups, pipelines, checkpoints of several ranks, and experts with uneven loads."""
 
+import datetime
 import os
 import tempfile
 import unittest
@@ -15,6 +16,7 @@ if int(torch.__version__.split(".")[0]) < 2:
 
 import torch.distributed.checkpoint as checkpoint
 from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
@@ -60,9 +62,7 @@ def saved_and_loaded(directory):
     want, model, optimizer = sharded((RANKS,))
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     checkpoint.save(state, checkpoint_id=directory)
-    # torch wants a C++ backend for this, and Lightpath's is in Python.
-    gloo = dist.new_group(backend="gloo")
-    waits = checkpoint.async_save(state, checkpoint_id=f"{directory}-later", process_group=gloo)
+    waits = checkpoint.async_save(state, checkpoint_id=f"{directory}-later")
     other = layers(3)
     for layer in other:
         torch.nn.init.zeros_(layer[0].weight)
@@ -75,6 +75,11 @@ def saved_and_loaded(directory):
         for parameter, saved in zip(other.parameters(), want):
             full = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
             assert torch.equal(full, saved), "a loaded parameter is not the saved one"
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    whole = dict(zip(other.state_dict(), want)) if dist.get_rank() == 0 else {}
+    set_model_state_dict(other, {name: value + 1 for name, value in whole.items()}, options=options)
+    for parameter, saved in zip(other.parameters(), want):
+        assert torch.equal(parameter.full_tensor(), saved + 1), "a parameter is not the one of rank 0"
     return [p.numpy() for p in want]
 
 
@@ -123,6 +128,28 @@ def experts():
     return [outputs.detach().numpy(), tokens.grad.numpy(), expert.weight.grad.numpy()]
 
 
+def split_groups():
+    """Sums in two groups that torch makes of the default one, each in its own order of ranks."""
+    group = dist.split_group(split_ranks=[[2, 0], [1, 3]])
+    tensor = torch.tensor([float(dist.get_rank())])
+    dist.all_reduce(tensor, group=group)
+    dist.broadcast(root := torch.tensor([float(dist.get_rank())]), group=group, group_src=0)
+    return [tensor.numpy(), root.numpy()]
+
+
+def monitored_barriers():
+    """The second one lacks two ranks, which rank 0 names."""
+    dist.monitored_barrier()
+    said = ""
+    if dist.get_rank() not in (1, 3):
+        try:
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=1), wait_all_ranks=True)
+        except RuntimeError as error:
+            said = str(error)
+    dist.barrier()
+    return said
+
+
 class Parallel(unittest.TestCase):
     def setUp(self):
         ranks.require_library()
@@ -147,6 +174,14 @@ class Parallel(unittest.TestCase):
     def test_checkpoints(self):
         with tempfile.TemporaryDirectory() as directory:
             ranks.all_good(ranks.run(RANKS, saved_and_loaded, os.path.join(directory, "saved")))
+
+    def test_split_groups(self):
+        self.same(split_groups)
+
+    def test_monitored_barriers(self):
+        said = ranks.all_good(ranks.run(RANKS, monitored_barriers))
+        self.assertRegex(said[0], r"ranks \[1, (2, )?3\] have not come to monitored_barrier 2")  # rank 2 may be late
+        self.assertRegex(said[2], "rank 0 has not come to .*monitored_barrier 2")
 
     def test_pipelines(self):
         for schedule in (ScheduleGPipe, Schedule1F1B):

@@ -46,6 +46,7 @@ TABLE = (
     function("ncclCommSplit", ncclComm_t, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ncclComm_t), ctypes.c_void_p),
     function("ncclCommDestroy", ncclComm_t),
     function("ncclCommAbort", ncclComm_t),
+    function("ncclCommGetAsyncError", ncclComm_t, ctypes.POINTER(ncclResult_t)),
     function("ncclAllReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
     function(
         "ncclReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, ctypes.c_int, *COLLECTIVE_TAIL

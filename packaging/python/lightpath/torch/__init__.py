@@ -8,12 +8,15 @@ The library is the one that lightpath.library_path names. Nothing of it is loade
 group is made, so processes may fork until then."""
 
 import inspect
+import types
 
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from lightpath.nccl import NcclError
 
 from .group import LightpathProcessGroup
+from .work import Work
 
 __all__ = ["BACKEND", "LightpathProcessGroup", "NcclError"]
 
@@ -26,6 +29,24 @@ def _register() -> None:
         register(BACKEND, LightpathProcessGroup.create, devices=["cpu"])
     else:  # 1.13 knows no devices
         register(BACKEND, LightpathProcessGroup.create)
+    # The flight recorder of torch 2.15 needs a C++ half, and breaks a group without one. It leaves these alone.
+    alone: set[str] = getattr(distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set())
+    alone.add(BACKEND)
+
+
+def _leave_uncompiled(each: type) -> None:
+    """Keeps torch.compile from a class's methods and all that they call. It cannot compile a group in Python."""
+    try:
+        from torch._C._dynamo import eval_frame as e
+
+        skip = e._FrameExecStrategy(e._FrameAction.SKIP, e._FrameAction.SKIP)
+    except (ImportError, AttributeError):  # of older versions
+        return
+    for member in vars(each).values():
+        if isinstance(member, types.FunctionType):
+            e.set_code_exec_strategy(member.__code__, skip)
 
 
 _register()
+_leave_uncompiled(LightpathProcessGroup)
+_leave_uncompiled(Work)

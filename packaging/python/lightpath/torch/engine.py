@@ -23,6 +23,7 @@ _library: Nccl | None = None
 _longest: datetime.timedelta | None = None  # the timeout of the first group
 _process = object()  # of this process: a forked child gets another one
 
+SUCCESS, IN_PROGRESS = 0, 7  # of ncclResult_t
 DESTROYED = "the process group has been destroyed"
 
 
@@ -90,6 +91,17 @@ class Engine:
         """Returns when the communicator is ready, or raises the reason why it cannot be made."""
         self._connected.block()
         self._connected.wait()
+
+    def check(self) -> None:
+        """Raises if the communicator has failed: if a rank has died, its peers know without a call."""
+        with self._state:
+            state, failed = ctypes.c_int(), self._failed
+            if self._comm and not failed:
+                self._nccl.ncclCommGetAsyncError(self._comm, ctypes.byref(state))
+                if state.value not in (SUCCESS, IN_PROGRESS):
+                    failed = self._nccl.lib.ncclGetLastError(self._comm).decode()
+        if failed:
+            raise NcclError(failed)
 
     def submit(self, call: Call, outputs: Sequence[Any], waits: bool = False) -> Work:
         """Returns the call's work. waits: the caller waits for the work at once."""

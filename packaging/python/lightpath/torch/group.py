@@ -21,7 +21,7 @@ from .call import Call, Function
 from .engine import Engine, library, limit_of
 from .forms import short_form, waits
 from .loop import Loop
-from .rendezvous import offer_id, take_id
+from .rendezvous import meet, offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
 
@@ -44,7 +44,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, size)
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
-        self._sequence = 0
+        self._sequence = self._barriers = 0
         self._group_name = self._description = ""
         self._coalescing: list[tuple[Call, Sequence[Any]]] | None = (
             None  # calls between _start_coalescing and _end_coalescing
@@ -85,6 +85,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     getBackendName = _get_backend_name = name
     supports_coalescing = False  # of messages: they are independent of each other anyway
+    supports_splitting = True
+    _device_types = [torch.device("cpu")]  # torch 2 asks for it before checkpoints, states and splits
 
     def _get_backend(self, device: Any) -> "LightpathProcessGroup":
         return self
@@ -108,6 +110,21 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
+
+    def get_group_store(self) -> Any:
+        return self._store
+
+    def split_group(
+        self, ranks: list[int], timeout: Any, opts: Any, group_name: str, group_desc: str | None, device_types: Any
+    ) -> "LightpathProcessGroup | None":
+        """Returns the group of these ranks of this one, None on other ranks."""
+        if self._rank not in ranks:
+            return None
+        store = dist.PrefixStore(f"split/{group_name}", self._store)
+        group = LightpathProcessGroup(store, ranks.index(self._rank), len(ranks), timeout)
+        group._set_group_name(group_name)
+        group._set_group_desc(group_desc or "")
+        return group
 
     def shutdown(self) -> None:
         """Ends the group's communicators."""
@@ -422,6 +439,14 @@ class LightpathProcessGroup(dist.ProcessGroup):
         function = (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, 1, t.BYTES, t.SUM)
         return self._submit([function], [], memory, opts=opts, title="barrier")
 
+    def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """A barrier through the store. Rank 0 names all ranks that have not come; then the others do not pass."""
+        self._barriers += 1
+        try:
+            meet(self._store, f"monitored_barrier {self._barriers}", self._rank, self._size, timeout or self._timeout)
+        except TimeoutError as e:
+            raise RuntimeError(f"lightpath rank {self._rank} of {self._size}: {e}") from None
+
     # Messages.
 
     def send(self, tensors: list[Tensor], destination: int, tag: int = 0) -> Work:
@@ -462,7 +487,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def _channel_id(self, key: tuple[int, int, int], closing: threading.Event) -> bytes:
         """The id of a pair's communicator, which the sender makes."""
         source, destination, _ = key
+        check = self._engines[None].check  # a peer that has died never comes
         name = "messages/" + "/".join(map(str, key))
         if source == self._rank:
-            return offer_id(self._store, name, [destination], self._timeout, closing)
-        return take_id(self._store, name, destination, source, self._timeout, closing)
+            return offer_id(self._store, name, [destination], self._timeout, closing, check=check)
+        return take_id(self._store, name, destination, source, self._timeout, closing, check)

@@ -15,10 +15,17 @@ from .engine import DESTROYED, unique_id
 
 
 def offer_id(
-    store: Any, name: str, ranks: Iterable[int], timeout: datetime.timedelta, closing: threading.Event
+    store: Any,
+    name: str,
+    ranks: Iterable[int],
+    timeout: datetime.timedelta,
+    closing: threading.Event,
+    uid: bytes = b"",
+    check: Callable[[], None] = lambda: None,
 ) -> bytes:
-    """Makes an id, and returns it when all of the ranks have confirmed it. It raises when closing is set."""
-    uid = unique_id()
+    """Makes an id unless it gets one, and returns it when all of the ranks have confirmed it. It raises when closing
+    is set, or when check does."""
+    uid = uid or unique_id()
     answered: dict[int, int] = {}
     waiting = set(ranks)
 
@@ -34,14 +41,20 @@ def offer_id(
                 waiting.remove(rank)
         return not waiting
 
-    _poll(offered, timeout, closing, lambda: f"ranks {sorted(waiting)} have not come to {name} within {timeout}")
+    _poll(offered, timeout, closing, check, lambda: f"ranks {sorted(waiting)} have not come to {name} within {timeout}")
     return uid
 
 
 def take_id(
-    store: Any, name: str, rank: int, maker: int, timeout: datetime.timedelta, closing: threading.Event
+    store: Any,
+    name: str,
+    rank: int,
+    maker: int,
+    timeout: datetime.timedelta,
+    closing: threading.Event,
+    check: Callable[[], None] = lambda: None,
 ) -> bytes:
-    """Returns the id that rank maker offers now. It raises when closing is set."""
+    """Returns the id that rank maker offers now. It raises when closing is set, or when check does."""
     question = uuid.uuid4().hex
     store.set(f"{name}/question/{rank}", question)
     store.add(f"{name}/asked/{rank}", 1)
@@ -49,6 +62,7 @@ def take_id(
         lambda: store.add(f"{name}/answered/{question}", 0),
         timeout,
         closing,
+        check,
         lambda: f"rank {maker} has not come to {name} within {timeout}",
     )
     uid: bytes = store.get(f"{name}/answer/{question}")
@@ -56,8 +70,21 @@ def take_id(
     return uid
 
 
+def meet(store: Any, name: str, rank: int, size: int, timeout: datetime.timedelta) -> None:
+    """Returns when all ranks have come. Rank 0 waits for them first, and then lets them go."""
+    for each in (name, f"the end of {name}"):
+        if rank == 0:
+            offer_id(store, each, range(1, size), timeout, threading.Event(), uuid.uuid4().bytes)
+        else:
+            take_id(store, each, rank, 0, timeout, threading.Event())
+
+
 def _poll(
-    done: Callable[[], Any], timeout: datetime.timedelta, closing: threading.Event, explain: Callable[[], str]
+    done: Callable[[], Any],
+    timeout: datetime.timedelta,
+    closing: threading.Event,
+    check: Callable[[], None],
+    explain: Callable[[], str],
 ) -> None:
     """Polls instead of waiting in the store, whose client would block the process's other threads."""
     deadline, pause = time.monotonic() + timeout.total_seconds(), 0.001
@@ -66,4 +93,5 @@ def _poll(
             raise TimeoutError(explain())
         if closing.wait(pause):
             raise RuntimeError(DESTROYED)
+        check()
         pause = min(2 * pause, 0.016)
