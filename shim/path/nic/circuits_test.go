@@ -248,15 +248,15 @@ func TestGPUDirectCircuitsReplays(t *testing.T) {
 	w.Must(func(c *shim.Comm) error {
 		r := c.Rank
 		at, s := g.Memory(r, count), g.Streams[r][0]
-		g.Driver.Capture(s)
+		g.Capture(s)
 		err := shim.Run([]calls.Call{{Comm: c, Kind: calls.AllReduce, Type: datatype.Uint8, Count: count, Send: at,
 			Recv: at, Stream: s}})
-		graph := g.Driver.End(s)
+		graph := g.End(s)
 		if err != nil {
 			return err
 		}
 		for range replays {
-			g.Driver.Replay(graph, s)
+			g.Replay(graph, s)
 		}
 		return g.SynchronizeRank(r)
 	})
