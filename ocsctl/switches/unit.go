@@ -220,6 +220,13 @@ func (u *unit) look(ctx context.Context) {
 		u.misses, u.answered = 0, true
 	case errors.Is(err, driver.ErrNotMatching): // the switch answers, with an invalid map
 		u.misses = 0
+	case errors.Is(err, driver.ErrReplaced): // nothing known of the earlier switch holds for this one
+		u.disconnect()
+		u.misses, u.answered = 1, false
+		u.d.mu.Lock()
+		u.info = driver.Info{}
+		u.d.mu.Unlock()
+		err = u.unusable(err)
 	default:
 		u.misses++
 		if u.answered && u.misses < u.d.cfg.Misses && !errors.Is(err, driver.ErrPorts) {
@@ -267,7 +274,7 @@ func (u *unit) verifyFound(ctx context.Context) ([]driver.Health, error) {
 // unusable returns the error for planes while there is no session with the switch.
 func (u *unit) unusable(err error) error {
 	switch {
-	case errors.Is(err, driver.ErrPorts):
+	case errors.Is(err, driver.ErrPorts), errors.Is(err, driver.ErrReplaced):
 		return fmt.Errorf("switch %s cannot be used: %w", u.name, err)
 	case errors.Is(err, driver.ErrFenced):
 		return fmt.Errorf("switch %s: %w: %w", u.name, controller.ErrNotLeader, err)
@@ -299,6 +306,8 @@ func trouble(err error) string {
 		return "switch reports an invalid map"
 	case errors.Is(err, driver.ErrPorts):
 		return "switch does not have the ports of the fabric file"
+	case errors.Is(err, driver.ErrReplaced):
+		return "another switch answers"
 	case errors.Is(err, driver.ErrFenced):
 		return "switch obeys another controller"
 	}
