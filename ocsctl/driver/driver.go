@@ -31,8 +31,6 @@ var (
 	// ErrNotAsIntended: the outcome is known, and some circuits are not as asked; the verdicts name
 	// them.
 	ErrNotAsIntended = errors.New("circuits are not as intended")
-	// ErrReplaced: another switch than before answers. No later call of this session succeeds.
-	ErrReplaced = errors.New("another switch answers")
 	// ErrPorts: the switch answers, but lacks ports that the map needs.
 	ErrPorts = errors.New("the switch does not have these ports")
 	// ErrNotMatching: the switch reports a map in which a port has two circuits.

@@ -149,7 +149,7 @@ type replaced struct {
 
 func (r *replaced) Read(ctx context.Context) (circuit.Permutation, error) {
 	if r.reads++; r.reads > 1 {
-		return nil, driver.ErrReplaced
+		return nil, driver.ErrNoAnswer
 	}
 	return r.fake.Read(ctx)
 }

@@ -37,7 +37,8 @@ type unit struct {
 	sw       driver.Switch      // nil while there is no session
 	s        *driver.Session    // of sw: the state of the circuits of all planes
 	unwatch  func()             // ends the subscription of sw
-	answered bool               // a read has succeeded before
+	answered bool               // a read of this session has succeeded
+	known    bool               // info is of this session
 	misses   int                // failed reads in a row
 	logged   map[problemID]bool // problems that were logged and last
 
@@ -160,8 +161,12 @@ func (u *unit) identify(ctx context.Context) {
 		return
 	}
 	u.d.mu.Lock()
-	u.info = info
+	same := info == u.info
+	u.info, u.known = info, true
 	u.d.mu.Unlock()
+	if same {
+		return
+	}
 	level := slog.LevelInfo
 	if info.Reaches() < min(u.d.cfg.Verify, driver.Light) {
 		level = slog.LevelWarn
@@ -209,7 +214,7 @@ func (u *unit) look(ctx context.Context) {
 	looking, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout)
 	defer cancel()
 	health, err := u.read(looking)
-	if err == nil && u.info == (driver.Info{}) {
+	if err == nil && !u.known {
 		u.identify(looking)
 	}
 	if err == nil && !u.answered {
@@ -220,19 +225,14 @@ func (u *unit) look(ctx context.Context) {
 		u.misses, u.answered = 0, true
 	case errors.Is(err, driver.ErrNotMatching): // the switch answers, with an invalid map
 		u.misses = 0
-	case errors.Is(err, driver.ErrReplaced): // nothing known of the earlier switch holds for this one
-		u.disconnect()
-		u.misses, u.answered = 1, false
-		u.d.mu.Lock()
-		u.info = driver.Info{}
-		u.d.mu.Unlock()
-		err = u.unusable(err)
 	default:
 		u.misses++
 		if u.answered && u.misses < u.d.cfg.Misses && !errors.Is(err, driver.ErrPorts) {
 			return // keep the last known state until Config.Misses reads have failed
 		}
 		err = u.unusable(err)
+		u.disconnect() // the next session may be with a replaced switch, or need other keys
+		u.answered, u.known = false, false
 	}
 	u.setBad(err)
 	if err != nil {
@@ -274,7 +274,7 @@ func (u *unit) verifyFound(ctx context.Context) ([]driver.Health, error) {
 // unusable returns the error for planes while there is no session with the switch.
 func (u *unit) unusable(err error) error {
 	switch {
-	case errors.Is(err, driver.ErrPorts), errors.Is(err, driver.ErrReplaced):
+	case errors.Is(err, driver.ErrPorts):
 		return fmt.Errorf("switch %s cannot be used: %w", u.name, err)
 	case errors.Is(err, driver.ErrFenced):
 		return fmt.Errorf("switch %s: %w: %w", u.name, controller.ErrNotLeader, err)
@@ -306,8 +306,6 @@ func trouble(err error) string {
 		return "switch reports an invalid map"
 	case errors.Is(err, driver.ErrPorts):
 		return "switch does not have the ports of the fabric file"
-	case errors.Is(err, driver.ErrReplaced):
-		return "another switch answers"
 	case errors.Is(err, driver.ErrFenced):
 		return "switch obeys another controller"
 	}

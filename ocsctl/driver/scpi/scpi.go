@@ -139,7 +139,7 @@ func (s *swtch) identify(ctx context.Context) error {
 	}
 	ident := strings.Join(words[:3], ",")
 	if s.ident != "" && s.ident != ident {
-		return s.unexpected(fmt.Errorf("scpi: %s: %w: %q, before %q", s.wire.endpoint, driver.ErrReplaced, ident, s.ident))
+		return s.unexpected(fmt.Errorf("scpi: %s: another switch answers: %q, before %q", s.wire.endpoint, ident, s.ident))
 	}
 	s.ident = ident
 	s.info.Vendor, s.info.Model, s.info.Serial, s.info.Software, s.info.Dialect = words[0], words[1],
