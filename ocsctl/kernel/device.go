@@ -205,7 +205,9 @@ func (d *Device) Map(plane int) (circuit.Permutation, error) {
 	if d.any(plane, device.Tuning) != circuit.Dark {
 		return nil, controller.ErrMoving
 	}
-	d.mirror.settle(plane)
+	if err := d.mirror.settle(plane); err != nil {
+		return nil, err
+	}
 	return d.board.Map(plane)
 }
 
@@ -243,9 +245,6 @@ func (d *Device) Report(plane int) (string, error) {
 }
 
 func (d *Device) unwell(plane int) error {
-	if err := d.mirror.err(); err != nil {
-		return err
-	}
 	if !d.mirror.cable[plane].Model.Up() {
 		return fmt.Errorf("%w: %w", driver.ErrNoAnswer, device.ErrDown)
 	}

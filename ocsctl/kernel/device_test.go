@@ -390,6 +390,53 @@ func TestMirrorOfABrokenPanel(t *testing.T) {
 	}
 }
 
+// flaky is a panel that takes circuits unless it is told not to.
+type flaky struct {
+	broken
+	away atomic.Bool
+	has  atomic.Pointer[circuit.Permutation]
+}
+
+func (f *flaky) Map(int) (circuit.Permutation, error) { return f.has.Load().Clone(), nil }
+
+func (f *flaky) Install(_ int, m circuit.Permutation) error {
+	if f.away.Load() {
+		return errBroken
+	}
+	m = m.Clone()
+	f.has.Store(&m)
+	return nil
+}
+
+// A panel misses a change of the model. When the panel takes circuits again, the next reading repeats the change.
+func TestMirrorOfAFlakyPanel(t *testing.T) {
+	t.Parallel()
+	model, err := device.New(device.Config{Ports: 2})
+	require.NoError(t, err)
+	defer model.Close()
+	b := &flaky{broken: broken{State{Ranks: 2, Planes: make([]StatePlane, 1)}}}
+	b.has.Store(&circuit.Permutation{circuit.Dark, circuit.Dark})
+	d, err := NewDevice(b, []Cable{Straight(model, 0, 2)})
+	require.NoError(t, err)
+	defer shut(d)
+	b.away.Store(true)
+	require.NoError(t, model.Inject(device.Fault{Kind: device.ThirdParty, In: 0, Out: 1}))
+	require.NoError(t, model.Wait(t.Context()))
+	if m, err := d.Map(0); !errors.Is(err, errBroken) {
+		t.Errorf("the map is %v, %v", m, err)
+	}
+	if _, err := d.Report(0); !errors.Is(err, errBroken) {
+		t.Error(err)
+	}
+	b.away.Store(false)
+	if _, err := d.Report(0); !errors.Is(err, driver.ErrDrift) || errors.Is(err, errBroken) {
+		t.Error(err)
+	}
+	if m, err := d.Map(0); err != nil || !m.Equal(circuit.Permutation{1, circuit.Dark}) {
+		t.Errorf("the map is %v, %v", m, err)
+	}
+}
+
 // Cables that do not fit are refused.
 func TestMirrorRefuses(t *testing.T) {
 	t.Parallel()

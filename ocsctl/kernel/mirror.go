@@ -42,7 +42,7 @@ type Mirror struct {
 	idle      sync.Cond // following has become false
 	dirty     uint64    // planes with changes that have not been reported
 	notify    func(plane int)
-	failed    error // of the board, the first
+	failed    []error // by plane: of its last Install
 
 	cancel []func()
 	wake   int // eventfd, -1 once closed
@@ -53,7 +53,8 @@ type Mirror struct {
 // NewMirror sets the board to the circuits of the models, and keeps it equal until Close. There is one cable per plane
 // of the board's fabric; several may end at one model. The caller keeps board and models open meanwhile.
 func NewMirror(b Panel, cables []Cable) (*Mirror, error) {
-	m := &Mirror{board: b, cable: cables, stop: make(chan struct{}), done: make(chan struct{})}
+	m := &Mirror{board: b, cable: cables, failed: make([]error, len(cables)), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	m.idle.L = &m.mu
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("kernel: fabric %s: %w", b.State().Name, err)
@@ -68,7 +69,10 @@ func NewMirror(b Panel, cables []Cable) (*Mirror, error) {
 		m.follow(model, false)
 	}
 	go m.clock()
-	if m.err() != nil {
+	m.mu.Lock()
+	err = errors.Join(m.failed...)
+	m.mu.Unlock()
+	if err != nil {
 		return nil, m.Close()
 	}
 	return m, nil
@@ -142,13 +146,7 @@ func (m *Mirror) Close() error {
 	defer m.mu.Unlock()
 	wake := m.wake
 	m.wake = -1 // a model may be reporting a change
-	return errors.Join(unix.Close(wake), m.failed)
-}
-
-func (m *Mirror) err() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.failed
+	return errors.Join(unix.Close(wake), errors.Join(m.failed...))
 }
 
 // lit converts the light of a model to a map of a plane's ranks.
@@ -187,11 +185,13 @@ func (m *Mirror) follow(model *device.Device, happened bool) {
 	for m.stale != 0 {
 		stale := m.stale
 		m.stale = 0
-		m.mu.Unlock()
-		err := m.install(stale)
-		m.mu.Lock()
-		if m.failed == nil {
-			m.failed = err
+		for j := range m.cable {
+			if stale>>j&1 != 0 {
+				m.mu.Unlock()
+				err := m.board.Install(j, m.lit(j, m.cable[j].Model.Lit()))
+				m.mu.Lock()
+				m.failed[j] = err
+			}
 		}
 	}
 	m.following = false
@@ -201,25 +201,15 @@ func (m *Mirror) follow(model *device.Device, happened bool) {
 	}
 }
 
-// settle returns when a plane has its model's light.
-func (m *Mirror) settle(plane int) {
+// settle returns when a plane has its model's light, or the error of the board. It tries again if the last call failed.
+func (m *Mirror) settle(plane int) error {
 	m.follow(m.cable[plane].Model, false)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for m.following {
 		m.idle.Wait()
 	}
-}
-
-// install writes the light of the models to some planes.
-func (m *Mirror) install(planes uint64) error {
-	var failed error
-	for j, c := range m.cable {
-		if planes>>j&1 != 0 {
-			failed = errors.Join(failed, m.board.Install(j, m.lit(j, c.Model.Lit())))
-		}
-	}
-	return failed
+	return m.failed[plane]
 }
 
 // listen makes the clock's goroutine call f for every plane with a change.

@@ -140,3 +140,41 @@ func TestSlowVerification(t *testing.T) {
 		t.Errorf("%v, %v", m, err)
 	}
 }
+
+// replaced is a switch at whose address another one answers from the second reading on.
+type replaced struct {
+	*fake
+	reads int
+}
+
+func (r *replaced) Read(ctx context.Context) (circuit.Permutation, error) {
+	if r.reads++; r.reads > 1 {
+		return nil, driver.ErrNoAnswer
+	}
+	return r.fake.Read(ctx)
+}
+
+// TestReplacedSwitch: the device opens a session with the switch that has taken the place of another one, and verifies
+// its circuits.
+func TestReplacedSwitch(t *testing.T) {
+	before, after := &replaced{fake: newFake(ranks)}, newFake(ranks)
+	after.table = circuit.Shift(ranks, 1)
+	sessions := []driver.Switch{before, after}
+	now := time.Unix(1e9, 0)
+	d, err := NewManual(Config{
+		Planes: fakePlanes(1), DriftInterval: time.Second,
+		Open: func(context.Context, string, driver.Ports) (driver.Switch, error) {
+			sw := sessions[0]
+			sessions = sessions[1:]
+			return sw, nil
+		},
+	}, func() time.Time { return now })
+	require.NoError(t, err)
+	defer d.Close() //nolint:errcheck // it returns nil
+	for range 20 {
+		now = d.Step()
+	}
+	if m, err := d.Map(0); err != nil || !m.Equal(after.table) {
+		t.Errorf("%v, %v", m, err)
+	}
+}

@@ -37,7 +37,8 @@ type unit struct {
 	sw       driver.Switch      // nil while there is no session
 	s        *driver.Session    // of sw: the state of the circuits of all planes
 	unwatch  func()             // ends the subscription of sw
-	answered bool               // a read has succeeded before
+	answered bool               // a read of this session has succeeded
+	known    bool               // info is of this session
 	misses   int                // failed reads in a row
 	logged   map[problemID]bool // problems that were logged and last
 
@@ -160,8 +161,12 @@ func (u *unit) identify(ctx context.Context) {
 		return
 	}
 	u.d.mu.Lock()
-	u.info = info
+	same := info == u.info
+	u.info, u.known = info, true
 	u.d.mu.Unlock()
+	if same {
+		return
+	}
 	level := slog.LevelInfo
 	if info.Reaches() < min(u.d.cfg.Verify, driver.Light) {
 		level = slog.LevelWarn
@@ -209,7 +214,7 @@ func (u *unit) look(ctx context.Context) {
 	looking, cancel := clock.WithTimeout(ctx, u.d.cfg.LookTimeout)
 	defer cancel()
 	health, err := u.read(looking)
-	if err == nil && u.info == (driver.Info{}) {
+	if err == nil && !u.known {
 		u.identify(looking)
 	}
 	if err == nil && !u.answered {
@@ -226,6 +231,8 @@ func (u *unit) look(ctx context.Context) {
 			return // keep the last known state until Config.Misses reads have failed
 		}
 		err = u.unusable(err)
+		u.disconnect() // the next session may be with a replaced switch, or need other keys
+		u.answered, u.known = false, false
 	}
 	u.setBad(err)
 	if err != nil {

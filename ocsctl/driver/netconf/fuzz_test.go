@@ -44,3 +44,20 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// TestHalfForeignCircuit: a circuit between a port of the map and another port is not taken for a dark port.
+func TestHalfForeignCircuit(t *testing.T) {
+	p, err := newPorts(driver.Ports{In: []string{"1", "2"}, Out: []string{"5", "6"}})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		row     wire.Pair
+		foreign bool
+	}{
+		{wire.Pair{Ingress: 1, Egress: 6}, false}, {wire.Pair{Ingress: 3, Egress: 7}, false},
+		{wire.Pair{Ingress: 1, Egress: 7}, true}, {wire.Pair{Ingress: 3, Egress: 6}, true},
+	} {
+		if m, err := p.matching([]wire.Pair{c.row}); errors.Is(err, driver.ErrNotMatching) != c.foreign {
+			t.Errorf("%+v: %v, %v", c.row, m, err)
+		}
+	}
+}

@@ -233,6 +233,7 @@ func (w *swtch) read(ctx context.Context, ask func(context.Context, *wire.Elemen
 }
 
 // matching converts rows to a map. If a port is in two rows, the first row counts, and the error wraps ErrNotMatching.
+// So it does for a circuit between a port of the map and another port.
 func (p ports) matching(rows []wire.Pair) (circuit.Permutation, error) {
 	m := circuit.AllDark(len(p.in))
 	var clash error
@@ -256,6 +257,10 @@ func (p ports) matching(rows []wire.Pair) (circuit.Permutation, error) {
 		}
 		if shared && clash == nil {
 			clash = fmt.Errorf("%w: egress %d comes from %d and from %d", driver.ErrNotMatching, row.Egress, first, row.Ingress)
+		}
+		if ours != oursToo && clash == nil {
+			clash = fmt.Errorf("%w: ingress %d goes to egress %d, and only one of them is of this map", driver.ErrNotMatching,
+				row.Ingress, row.Egress)
 		}
 		if ours && oursToo && !twice && !shared {
 			m[from] = to

@@ -107,6 +107,7 @@ func TestBadPeers(t *testing.T) {
 		{"smaller than the map", ":OXC:SWIT:SIZE?", "1,1\r\n", "has ingress ports 1..1", nil},
 		{"hangs up", ":OXC:SWIT:CONN:STAT?", "", "no answer", nil},
 		{"no lists", ":OXC:SWIT:CONN:STAT?", "nothing\r\n", "no pair of lists", driver.ErrProtocol},
+		{"an empty line before the table", ":OXC:SWIT:CONN:STAT?", "\r\n", "no error queue", driver.ErrProtocol},
 		{"unequal lists", ":OXC:SWIT:CONN:STAT?", "(@1,2),(@3)\r\n", "different lengths", driver.ErrProtocol},
 		{"endless range", ":OXC:SWIT:CONN:STAT?", "(@1:65535),(@1:65535)\r\n", "no list of ports", driver.ErrProtocol},
 		{"twice", ":OXC:SWIT:CONN:STAT?", "(@1,1),(@3,4)\r\n", "second circuit", driver.ErrNotMatching},
@@ -137,6 +138,27 @@ func TestBadPeers(t *testing.T) {
 			}
 		})
 	}
+	t.Run("an empty table", func(t *testing.T) {
+		for queue, says := range map[string]string{`0,"No error"`: "", `-200,"Busy"`: "-200 Busy"} {
+			endpoint := say(t, func(line string) string {
+				switch line {
+				case ":OXC:SWIT:CONN:STAT?":
+					return "\r\n"
+				case ":SYST:ERR:ALL?":
+					return queue + "\r\n"
+				}
+				return good(line)
+			})
+			sw, err := scpi.Open(context20(t), driver.Target{Endpoint: endpoint, Ports: two, Timeout: hour})
+			require.NoError(t, err)
+			p, err := sw.Read(context20(t))
+			if says == "" && (err != nil || !p.Equal(circuit.AllDark(2))) ||
+				says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+				t.Errorf("%s: %v, %v", queue, p, err)
+			}
+			closeAfter(t, sw)
+		}
+	})
 	t.Run("both forms of a table", func(t *testing.T) {
 		for _, table := range []string{"(@1,2),(@4,3)\r\n", "(@1),(@4);(@2),(@3)\r\n", "(@1:2),(@4,3)\n",
 			"(@4),(@1);(@2), (@3)\r\n"} {

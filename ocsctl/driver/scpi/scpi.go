@@ -232,6 +232,9 @@ func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
 		return nil, err
 	}
 	in, out, err := parseTable(reply)
+	if strings.TrimSpace(reply) == "" { // no circuits, an error, or the end of an earlier answer
+		err = s.noError(ctx)
+	}
 	if err != nil {
 		return nil, s.unexpected(err)
 	}
@@ -259,6 +262,19 @@ func (s *swtch) Map(ctx context.Context) (circuit.Permutation, error) {
 		}
 	}
 	return p, bad
+}
+
+// noError returns the first error of the switch's error queue, and ErrProtocol for another answer than a queue.
+func (s *swtch) noError(ctx context.Context) error {
+	reply, err := s.ask(ctx, ":SYST:ERR:ALL?", s.wire.timeout)
+	if err != nil {
+		return err
+	}
+	problems, err := parseErrors(reply)
+	if len(problems) > 0 {
+		err = fmt.Errorf("scpi: %w: no table of circuits: %s", driver.ErrProtocol, problems[0])
+	}
+	return err
 }
 
 // protocol implements driver.Protocol. The caller holds the lock.

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -85,6 +87,32 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	cases.Wait()
+}
+
+// TestNoProxy: a controller reaches etcd directly, whatever proxy its environment names for the web. The test runs
+// itself again, because a process reads its proxies only once.
+func TestNoProxy(t *testing.T) {
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer proxy.Close()
+	if os.Getenv("HTTPS_PROXY") == "" {
+		again := exec.Command(os.Args[0], "-test.run=^TestNoProxy$")
+		again.Env = append(os.Environ(), "HTTPS_PROXY=http://"+proxy.Addr().String())
+		if text, err := again.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		require.NoError(t, proxy.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
+		if conn, err := proxy.Accept(); err == nil {
+			conn.Close()
+			t.Error("the proxy was asked for etcd")
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := Open(ctx, with(authority(t), "etcd.invalid:1")); err == nil {
+		t.Error("etcd without an address answers")
+	}
 }
 
 // cluster runs an etcd that demands certificates of an authority, and returns its address.
