@@ -144,6 +144,18 @@ func TestBenchNarrowTypes(t *testing.T) {
 	}
 }
 
+// TestRankWithoutBarrier: a rank that cannot open the barrier fails, since the others would wait for it.
+func TestRankWithoutBarrier(t *testing.T) {
+	dir := t.TempDir()
+	job := filepath.Join(dir, "job")
+	require.NoError(t, os.WriteFile(job, []byte("rank=0\nworld=1\nbarrier=/proc/none\n"+
+		"run collective=allreduce type=float op=sum bytes=8 count=2 iters=1 mode=loop\n"), 0o600))
+	out, err := prepare(t, dir, filepath.Join(benchtest.Bin(t), "lightpath-rank"), "--job", job).Output()
+	if err == nil || !strings.Contains(string(out), `"error":"barrier: No such file or directory"`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestBenchUnderMPI lets mpirun start the ranks, directly and by a script that runs the benchmark twice.
 func TestBenchUnderMPI(t *testing.T) {
 	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
