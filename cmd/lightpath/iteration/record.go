@@ -82,7 +82,9 @@ func (f *recordFlags) record(ctx context.Context, args []string) (err error) {
 	}
 	folder := f.keep
 	if folder == "" {
-		folder, err = os.MkdirTemp("", "lightpath-record-")
+		if folder, err = os.MkdirTemp("", "lightpath-record-"); err != nil {
+			return err
+		}
 		defer func() { _ = os.RemoveAll(folder) }()
 	} else if folder, err = filepath.Abs(folder); err == nil {
 		err = os.Mkdir(folder, 0o755)
