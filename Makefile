@@ -21,7 +21,10 @@ TEST_TIMEOUT ?= 20m
 
 all: build ## libraries and commands
 
-GO_SOURCES := $(shell find cmd bench shim collectives plans ocsctl internal docs -name '*.go' 2>/dev/null) go.mod go.sum
+# sources FOLDERS: what the Go compiler reads there: assembly and embedded files, too.
+sources = $(shell find $1 -regex '.*\.\(go\|s\|py\|html\|js\|css\|svg\|json\)' ! -name '*_test.go' \
+  ! -path '*/testdata/*') go.mod go.sum
+GO_SOURCES := $(call sources,cmd bench shim collectives plans ocsctl internal docs/schema)
 
 include cgo/build.mk
 include packaging/packaging.mk
@@ -47,7 +50,7 @@ test: build .tools/gotestsum ## everything CI checks
 	@$(MAKE) --no-print-directory -j$(TEST_TARGETS) --output-sync=target test-all
 test-all: test-rdma test-go test-race test-c lint test-cgo test-torch test-clients test-slurm test-gpu test-packages test-chart test-wheel abi-check
 
-WITHOUT_CGO = $$($(GO) list -f '{{.Dir}}' ./... | grep -v '^$(CURDIR)/cgo/')
+WITHOUT_CGO = $$($(GO) list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)/|./|; /^.\/cgo\//d')
 # All but cgo/ is tested as it is built without a C compiler, with the flags of packages, so that they share one cache.
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
 	CGO_ENABLED=0 $(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) $(WITHOUT_CGO)
@@ -75,7 +78,8 @@ test-torch: build ## PyTorch training over Lightpath and Gloo, 2 and 4 ranks; sk
 test-torch-pypi: build ## PyTorch of PyPI over Lightpath; installs it into .tools/torch
 	[ -x .tools/torch/bin/python ] || $(PYTHON) -m venv .tools/torch
 	.tools/torch/bin/pip install -q --no-cache-dir torch==2.15.0 numpy
-	PYTHON=$(CURDIR)/.tools/torch/bin/python examples/torch/test.sh test_backend test_parallel test_compile test_pytorch test_elastic
+	PYTHON="$(CURDIR)/.tools/torch/bin/python" examples/torch/test.sh test_backend test_parallel test_compile test_pytorch \
+	  test_elastic
 
 # What gpu-check needs. Tests build it first, since gpu-check limits the time of its build.
 GPU_PARTS := bin/lightpath-kernels build/gpu/cuda.test build/gpu/libcuda/libcuda.so.1 build/gpu/mpi/lib/libmpi.so
@@ -109,10 +113,10 @@ lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 
 $(GOLANGCI):
-	CGO_ENABLED=0 GOBIN=$(CURDIR)/.tools $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	CGO_ENABLED=0 GOBIN="$(CURDIR)/.tools" $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
 .tools/gotestsum:
-	CGO_ENABLED=0 GOBIN=$(CURDIR)/.tools $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	CGO_ENABLED=0 GOBIN="$(CURDIR)/.tools" $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 
 fmt: ## format Go sources, and Python where ruff is installed
 	gofmt -w $$(git ls-files '*.go')
@@ -162,7 +166,7 @@ bench-planning: bin/lightpath ## planners beside the papers and CBC, on an idle 
 	  case "$$paper" in lightpath) bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT);; esac; done
 
 clean: ## remove what was built
-	rm -rf bin lib build dist
+	rm -rf bin lib include build dist
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

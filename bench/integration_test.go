@@ -130,12 +130,30 @@ func TestBenchAlgorithm(t *testing.T) {
 	}
 }
 
-// TestBenchNarrowSums: the sum of many ones would be 8 in the narrowest type, where 8+1 is 8. The expected sums of 12
-// ranks are exact, too.
-func TestBenchNarrowSums(t *testing.T) {
+// TestBenchNarrowTypes: the expected results of many ranks are exact in types that hold few numbers. A sum of ones
+// would stay 8 in the narrowest type, a product of twos would be infinite, and a sum of bytes wraps before the division.
+func TestBenchNarrowTypes(t *testing.T) {
 	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
-	start(t, t.TempDir(), lightpath, "bench", "allreduce", "-n", "12", "-b", "14K", "-e", "14K", "-i", "1", "-w", "0",
-		"-d", "f8e5m2", "--transport", "shm")
+	for _, args := range [][]string{
+		{"-d", "f8e5m2", "-n", "12", "-b", "14K", "-e", "14K"},
+		{"-d", "half", "-o", "prod", "-n", "64", "-b", "14K", "-e", "14K", "--threads"},
+		{"-d", "uint8", "-o", "avg", "-n", "128", "-b", "1K", "-e", "1K", "--threads"},
+	} {
+		common := []string{"bench", "allreduce", "-i", "1", "-w", "0", "--transport", "shm"}
+		start(t, t.TempDir(), lightpath, append(common, args...)...)
+	}
+}
+
+// TestRankWithoutBarrier: a rank that cannot open the barrier fails, since the others would wait for it.
+func TestRankWithoutBarrier(t *testing.T) {
+	dir := t.TempDir()
+	job := filepath.Join(dir, "job")
+	require.NoError(t, os.WriteFile(job, []byte("rank=0\nworld=1\nbarrier=/proc/none\n"+
+		"run collective=allreduce type=float op=sum bytes=8 count=2 iters=1 mode=loop\n"), 0o600))
+	out, err := prepare(t, dir, filepath.Join(benchtest.Bin(t), "lightpath-rank"), "--job", job).Output()
+	if err == nil || !strings.Contains(string(out), `"error":"barrier: No such file or directory"`) {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // TestBenchUnderMPI lets mpirun start the ranks, directly and by a script that runs the benchmark twice.

@@ -84,7 +84,7 @@ func (t *Table) cells(r *Result) {
 	if r.Wrong != nil {
 		wrong = fmt.Sprint(*r.Wrong)
 	}
-	fmt.Fprintf(t.w, " %9s %8.2f %8.2f %7s", formatUS(r.TimeUS), r.AlgBW, r.BusBW, wrong)
+	fmt.Fprintf(t.w, " %9s %8.2f %8.2f %7s", Micros(r.TimeUS), r.AlgBW, r.BusBW, wrong)
 }
 
 // twinOf reports whether r is the in-place run of the row that o began.
@@ -92,8 +92,8 @@ func (r *Result) twinOf(o *Result) bool {
 	return r.InPlace && r.Bytes == o.Bytes && r.Type == o.Type && r.Op == o.Op && r.Root == o.Root
 }
 
-// formatUS writes a time in microseconds with about three significant digits, as nccl-tests does.
-func formatUS(us float64) string {
+// Micros writes a time in microseconds with about three significant digits, as nccl-tests does.
+func Micros(us float64) string {
 	switch {
 	case us >= 10000:
 		return fmt.Sprintf("%.0f", us)

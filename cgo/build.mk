@@ -12,8 +12,7 @@ LP_BUILD := $(LP_VERSION)+$(shell cat cgo/core/lp_core.h cgo/core/lp_types.h | s
 FRONT_SOURCES := $(wildcard cgo/front/*.c cgo/front/combine/*.c)
 FRONT_HEADERS := $(wildcard cgo/front/*.h cgo/front/*.inc cgo/front/combine/*.h cgo/core/*.h)
 CORE_SOURCES  := $(foreach d,core plugins verbs cuda cuda/kernels,$(wildcard $(addprefix cgo/$d/*.,c h map zip))) \
-  go.mod go.sum $(shell find cgo/core cgo/cuda cgo/plugins cgo/verbs shim collectives plans ocsctl \
-  -name '*.go' ! -name '*_test.go')
+  $(call sources,cgo/core cgo/cuda cgo/plugins cgo/verbs shim collectives plans ocsctl internal)
 RANK_SOURCES  := $(wildcard cgo/rank/*.c) cgo/cuda/tests/gpu.c
 
 .PHONY: test-c abi-check
@@ -40,7 +39,7 @@ lib/liblightpath-record.so: $(wildcard cgo/record/*.c) cgo/record/record.h $(FRO
 
 # The Go library exports one symbol. soname and script cannot go through #cgo LDFLAGS.
 CORE_LDFLAGS := -Wl,-soname,liblightpath.so -Wl,-z,now -Wl,-z,defs \
-  -Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map
+  \"-Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map\"
 lib/liblightpath.so: $(CORE_SOURCES)
 	@mkdir -p lib build
 	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=c-shared -ldflags "-s -w -extldflags '$(CORE_LDFLAGS)'" \

@@ -5,7 +5,8 @@ set -e
 bin=$(cd "$(dirname "$0")/../bin" && pwd)
 dir=$(mktemp -d)
 ocsd=
-trap 'test -z "$ocsd" || kill "$ocsd"; wait; rm -rf "$dir"' EXIT
+trap 'test -z "$ocsd" || kill "$ocsd" 2>/dev/null || true; wait; rm -rf "$dir"' EXIT
+trap 'exit 1' INT TERM
 cd "$dir"
 
 core='{"version":1,"fabric":{"pods":4,"k_leaf":2,"k_spine":4,"tau":2,"k_ocs":4},"links":'
@@ -17,7 +18,7 @@ echo "$core"'[[0,4,1],[4,2,1],[2,6,1],[6,0,1]]}' > after.json
     --bandwidth 2Gbps --reconfig 2ms --endpoint "unix:$dir/ocs.sock" --listen "127.0.0.1:${PORT:-7447}"
 "$bin/lightpath" ocsd --config ocsd.yaml &
 ocsd=$!
-until test -S ocs.sock; do sleep 0.1; done
+until test -S ocs.sock; do kill -0 "$ocsd"; sleep 0.1; done # ends with the controller
 
 "$bin/lightpath" bench allreduce -n 4 -b 1M -e 1M -w 5 -i 1000 -c 1 --fabric fabric.yaml &
 job=$!

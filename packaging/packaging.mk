@@ -36,10 +36,10 @@ $(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so lib/liblightp
 	@touch $@
 
 $(NFPM):
-	CGO_ENABLED=0 GOBIN=$(CURDIR)/.tools $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	CGO_ENABLED=0 GOBIN="$(CURDIR)/.tools" $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 
 test-packages: packages ## install, upgrade and remove the packages in a scratch root
-	LIGHTPATH_DIST=$(CURDIR)/dist $(GO) test -count=1 ./packaging
+	LIGHTPATH_DIST="$(CURDIR)/dist" $(GO) test -count=1 ./packaging
 
 # The Python package: dist/lightpath-VERSION.tar.gz, and from it the wheel.
 .PHONY: wheel test-wheel
@@ -58,8 +58,8 @@ test-wheel: wheel ## check the types of the package, install the wheel in a clea
 # Helm's chart, by tools of PyPI: helm itself, and the schemas of Kubernetes.
 .PHONY: test-chart
 test-chart: .tools/helm/bin/helm ## render and validate the Helm chart and the JobSet example
-	PATH=$(CURDIR)/.tools/helm/bin:$$PATH python packaging/helm/check.py build/chart
-	LIGHTPATH_CHART=$(CURDIR)/build/chart $(GO) test -count=1 -run TestChart ./packaging
+	PATH="$(CURDIR)/.tools/helm/bin:$$PATH" python packaging/helm/check.py build/chart
+	LIGHTPATH_CHART="$(CURDIR)/build/chart" $(GO) test -count=1 -run TestChart ./packaging
 
 .tools/helm/bin/helm:
 	$(PYTHON) -m venv .tools/helm

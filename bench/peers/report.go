@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"lightpath/bench"
 	"lightpath/bench/figure"
 )
 
@@ -34,18 +35,7 @@ func (s *Samples) cell() string {
 	case s.Wrong > 0:
 		return "wrong"
 	}
-	return micros(s.MedianUS)
-}
-
-// micros writes a time with three or so significant digits, as nccl-tests does.
-func micros(us float64) string {
-	switch {
-	case us >= 10000:
-		return fmt.Sprintf("%.0f", us)
-	case us >= 100:
-		return fmt.Sprintf("%.1f", us)
-	}
-	return fmt.Sprintf("%.2f", us)
+	return bench.Micros(s.MedianUS)
 }
 
 // names returns the contenders of the document, in their order.

@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
   struct worker w = {.memory = job.memory == PLAIN ? &plain_memory : &library_memory, .out = stdout};
   MPI_Comm_rank(MPI_COMM_WORLD, &w.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &w.world);
-  w.bar = *job.barrier ? barrier_open(job.barrier, w.world) : NULL;
+  if (*job.barrier) w.bar = barrier_open(&w, job.barrier);
   if (w.world != job.world) {
     fprintf(stderr, "%s: a world of %d, not of %d\n", argv[0], w.world, job.world);
     return 2;

@@ -22,16 +22,20 @@ static uint32_t hash(int rank, uint64_t i) {
   return (uint32_t)(x >> 32);
 }
 
-/* Whether a rank is one of the eight that place i belongs to. Ranks 0 to 7 have three of four places. */
-static int has_place(int rank, uint64_t i) { return rank / 8 == (i % 4 < 3 ? 0 : 1 + __builtin_ctzll(i / 4 + 1)); }
+/* Whether a rank is one of the n that place i belongs to. The first n ranks have three of four places. */
+static int has_place(int rank, uint64_t i, int n) {
+  return rank / n == (i % 4 < 3 ? 0 : 1 + __builtin_ctzll(i / 4 + 1));
+}
 
 /* The value of element i of a rank. Products: 2 in one place out of eight, else 1. Others: -2..2, or 0..4 unsigned.
  * 8-bit floats: 1 in one place out of four, else 0. They hold whole numbers up to 8, and powers of two up to 256. So in
- * each place at most eight ranks have a 1, or a 2 of a product. */
+ * each place at most eight ranks have a 1, or a 2 of a product. Products of ncclFloat16 have as many, those of wider
+ * floats 64: they hold powers of two up to 2^15, and 2^127. */
 static int value(const struct run *r, int rank, uint64_t i) {
   uint32_t h = hash(rank, i);
   int reduces = r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
-  int large = !is_fp8(r->type) || has_place(rank, i);
+  int narrow = is_fp8(r->type) || r->type == ncclFloat16;
+  int large = !is_float(r->type) || has_place(rank, i, narrow ? 8 : 64);
   if (reduces && r->op == ncclProd) return (h & 7) == 0 && large ? 2 : 1;
   if (is_fp8(r->type)) return (h & 3) == 0 && large;
   return (int)(h % 5) - (is_signed(r->type) ? 2 : 0);
@@ -133,7 +137,7 @@ void fill(void *buf, const struct run *r, int rank, uint64_t n) {
 }
 
 /* Whether an element is the reduction of element i over all ranks. Averages of floats multiply by 1/n rounded to
- * the type, so they may differ by rounding; everything else is exact. */
+ * the type, so they may differ by rounding unless n is a power of two that every type has; everything else is exact. */
 static int reduction_matches(const void *recv, const struct run *r, uint64_t at, uint64_t i, int world) {
   int64_t acc = value(r, 0, i), magnitude = acc < 0 ? -acc : acc;
   for (int q = 1; q < world; q++) {
@@ -146,9 +150,12 @@ static int reduction_matches(const void *recv, const struct run *r, uint64_t at,
       default: acc += v;
     }
   }
+  if (r->op == ncclAvg && r->type == ncclInt8) acc = (int8_t)acc; /* the sum wraps in the type before it is divided */
+  if (r->op == ncclAvg && r->type == ncclUint8) acc = (uint8_t)acc;
   if (!is_float(r->type)) return int_matches(recv, r->type, at, r->op == ncclAvg ? acc / world : acc);
   double got = load_float(recv, r->type, at), want = (double)acc;
   if (r->op != ncclAvg) return got == want;
+  if (world <= 64 && (world & (world - 1)) == 0) return got == want / world;
   static const double ulp[] = {[ncclFloat16] = 0x1p-10,   [ncclFloat32] = 0x1p-23,     [ncclFloat64] = 0x1p-52,
                                [ncclBfloat16] = 0x1p-7,   [ncclFloat8e4m3] = 0x1p-3,   [ncclFloat8e5m2] = 0x1p-2};
   return fabs(got - want / world) <= ulp[r->type] * (double)magnitude;

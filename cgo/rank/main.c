@@ -76,7 +76,7 @@ static int rank_run(int rank) {
     [LIBRARY] = &library_memory, [PLAIN] = &plain_memory, [DEVICE] = &device_memory, [REGISTERED] = &of_device};
   struct worker w = {.rank = rank, .world = job.world, .memory = memories[job.memory], .out = stdout};
   if (job.memory >= DEVICE) w.device = device_open(&w, job.device);
-  w.bar = *job.barrier ? barrier_open(job.barrier, job.world) : NULL;
+  if (*job.barrier) w.bar = barrier_open(&w, job.barrier);
   ncclComm_t comm;
   check(&w, "ncclCommInitRank", ncclCommInitRank(&comm, job.world, unique_id, rank));
   w.comm = comm;

@@ -165,7 +165,7 @@ uint64_t count_wrong(const void *recv, const struct run *r, int rank, int world)
 
 /* sync.c: a barrier for processes that share a file, for threads, and for processes of one launcher. */
 struct barrier;
-struct barrier *barrier_open(const char *path, int world);
+struct barrier *barrier_open(const struct worker *w, const char *path);
 void barrier_wait(struct barrier *b);
 int64_t now_ns(void);
 int64_t cpu_ns(void); /* of the process */

@@ -32,18 +32,17 @@ static void launcher_line(char *text, size_t size) {
   exit(1);
 }
 
-struct barrier *barrier_open(const char *path, int world) {
-  if (strcmp(path, LAUNCHER) == 0) return calloc(1, sizeof(struct barrier));
+/* The others would wait forever for a rank without a barrier, so it fails. */
+struct barrier *barrier_open(const struct worker *w, const char *path) {
+  struct barrier *b = calloc(1, sizeof *b);
+  if (b && strcmp(path, LAUNCHER) == 0) return b;
   int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0 || ftruncate(fd, 4096)) {
-    fprintf(stderr, "lightpath-rank: barrier %s: %s\n", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    return NULL;
-  }
-  void *mem = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  /* Not ftruncate, which takes no space: on a full disk the first arrival would end the rank by SIGBUS. */
+  int err = fd < 0 ? errno : posix_fallocate(fd, 0, sizeof(struct page));
+  void *mem = err ? MAP_FAILED : mmap(NULL, sizeof(struct page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (!b || mem == MAP_FAILED) rank_fail(w, "barrier", err, strerror(err ? err : errno));
   close(fd);
-  struct barrier *b = mem == MAP_FAILED ? NULL : malloc(sizeof *b);
-  if (b) *b = (struct barrier){mem, (unsigned)world};
+  *b = (struct barrier){mem, (unsigned)w->world};
   return b;
 }
 

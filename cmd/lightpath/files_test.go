@@ -115,7 +115,7 @@ func TestFullOutput(t *testing.T) {
 	defer func(old *os.File) { os.Stdout = old }(os.Stdout)
 	os.Stdout = full
 	for _, line := range []string{"doctor --env", "figure --list", "plan cache ls", "schema plan", "--help",
-		"--version"} {
+		"--version", "run -n 1 --preload=false -- echo text"} {
 		if got := cli.Run(t.Context(), lightpath(), strings.Fields(line)); got != cli.ExitUsage {
 			t.Errorf("lightpath %s: status %d, want %d", line, got, cli.ExitUsage)
 		}

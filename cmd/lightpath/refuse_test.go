@@ -136,6 +136,8 @@ func TestRefusedArguments(t *testing.T) {
 		{bench("-n", "4", "--algorithm", "msccl:../../collectives/schedule/msccl/testdata/allreduce-ring-3.xml"),
 			[]string{"wrong file", "ngpus: 3, want 4"}},
 		{bench("--planner", "magic"), []string{"--planner", "magic", "swot, weave"}},
+		{bench("--planner", "swot"), []string{"--planner", "--fabric"}},
+		{bench("-b", "0", "-e", "1M"), []string{"-b", "0", "-e 1M"}},
 		{bench("--planes", "-1"), []string{"--planes"}},
 		{bench("--planes", "17"), []string{"--planes: 17 is outside 0..16"}},
 		{[]string{"bench", "latency", "--calls", "0"}, []string{": --calls: 0 is outside 1..10000000"}},

@@ -174,7 +174,7 @@ func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 		defer stop()
 	}
 	fmt.Fprintf(table, "# lightpath bench %s  ranks %d  transport %s  warmup %d  iters %d  check %d%s\n",
-		o.Specs[0].Collective, o.Ranks, o.Transport, f.warmup, f.iters, f.check, f.unusual())
+		o.Specs[0].Collective, o.Ranks, o.Transport, f.warmup, f.iters, f.check, f.unusual(o.World))
 	rows := bench.NewTable(table)
 	o.OnResult = rows.Add
 	doc, err := bench.Run(cmd.Context(), o)
@@ -205,8 +205,11 @@ func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 }
 
 // unusual lists the settings that are not the default, for the first line of the table.
-func (f *flags) unusual() string {
+func (f *flags) unusual(w *bench.World) string {
 	var text string
+	if w != nil { // each process sees its own rank only, and fails if its elements are wrong
+		text += fmt.Sprintf("  times and #wrong of rank %d (%s)", w.Rank, w.Launcher)
+	}
 	if f.memory != "host" {
 		text += "  memory " + f.memory
 	}

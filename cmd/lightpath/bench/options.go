@@ -161,6 +161,8 @@ func (f *flags) validate(o *bench.Options) error {
 	switch {
 	case s.MaxBytes < s.MinBytes:
 		return fmt.Errorf("-e: %s is below -b %s", f.maxBytes, f.minBytes)
+	case s.MinBytes == 0 && s.MaxBytes > 0:
+		return fmt.Errorf("-b: 0 times -f stays 0, and never reaches -e %s", f.maxBytes)
 	case !(s.Factor > 1):
 		return fmt.Errorf("-f: factor %v; it must be above 1", s.Factor)
 	case s.Sync && o.World != nil:
@@ -179,6 +181,9 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("--device: %d is a device for --memory device or registered, not %s", f.device, f.memory)
 	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
 		return fmt.Errorf("--planner: %q is none of %s", o.Planner, strings.Join(planner.Names(), ", "))
+	}
+	if o.Planner != "" && o.Fabric == "" {
+		return errors.New("--planner: planners are for optical planes (--fabric)")
 	}
 	if o.Fabric != "" {
 		file, err := cli.LoadFabric(o.Fabric)

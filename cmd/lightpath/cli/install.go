@@ -24,6 +24,14 @@ func NeedRoot() error {
 	return nil
 }
 
+// Preloading returns the variable that preloads a library before those that this process has preloaded.
+func Preloading(library string) string {
+	if others := os.Getenv("LD_PRELOAD"); others != "" {
+		library += ":" + others
+	}
+	return "LD_PRELOAD=" + library
+}
+
 // SiblingFile finds a file of this installation: DIR/NAME beside the directory that holds this
 // program, beside the program itself, or, where packages put it, lib/TRIPLET/lightpath/NAME.
 func SiblingFile(dir, name string) (string, error) {

@@ -96,7 +96,7 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 			defer context.AfterFunc(ctx, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })()
 			var copies sync.WaitGroup
 			defer copies.Wait() // children of the rank may write longer
-			copies.Go(func() { prefix(os.Stdout, stdout, r, &out) })
+			copies.Go(func() { prefix(cli.Stdout, stdout, r, &out) })
 			copies.Go(func() { prefix(os.Stderr, stderr, r, &out) })
 			state, err := c.Process.Wait()
 			if err == nil && !state.Success() {
@@ -126,7 +126,7 @@ func preloaded(wanted bool) ([]string, error) {
 		return nil, nil
 	}
 	library, err := cli.SiblingFile("lib", "libnccl.so.2")
-	return []string{"LD_PRELOAD=" + library}, err
+	return []string{cli.Preloading(library)}, err
 }
 
 // maxLine is the longest line that prefix copies in one piece.

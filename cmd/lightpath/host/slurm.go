@@ -26,6 +26,12 @@ func taskVariables(t *bench.SlurmTask, getenv func(string) string) []string {
 	return all
 }
 
+// taskEnvironment returns that of the rank. Each variable is there once, since getenv returns the first.
+func taskEnvironment(t *bench.SlurmTask, library []string) []string {
+	c := exec.Cmd{Env: slices.Concat(os.Environ(), taskVariables(t, os.Getenv), library)}
+	return c.Environ()
+}
+
 // become replaces this process by the program, as the rank of the task.
 func become(t *bench.SlurmTask, preload bool, args []string) error {
 	program, err := exec.LookPath(args[0])
@@ -36,6 +42,5 @@ func become(t *bench.SlurmTask, preload bool, args []string) error {
 	if err != nil {
 		return err
 	}
-	env := slices.Concat(os.Environ(), taskVariables(t, os.Getenv), library)
-	return fmt.Errorf("cannot start %s: %w", args[0], syscall.Exec(program, args, env))
+	return fmt.Errorf("cannot start %s: %w", args[0], syscall.Exec(program, args, taskEnvironment(t, library)))
 }

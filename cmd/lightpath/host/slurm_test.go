@@ -2,10 +2,28 @@ package host
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"lightpath/bench"
+	"lightpath/cmd/lightpath/cli"
 )
+
+// TestTaskEnvironment: a variable that the step already has is there once, with the value of the rank.
+func TestTaskEnvironment(t *testing.T) {
+	t.Setenv("LOCAL_WORLD_SIZE", "7")
+	t.Setenv("LD_PRELOAD", "other.so")
+	var got []string
+	for _, v := range taskEnvironment(&bench.SlurmTask{LocalSize: 2}, []string{cli.Preloading("ours.so")}) {
+		if strings.HasPrefix(v, "LOCAL_WORLD_SIZE=") || strings.HasPrefix(v, "LD_PRELOAD=") {
+			got = append(got, v)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"LD_PRELOAD=ours.so:other.so", "LOCAL_WORLD_SIZE=2"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
 
 func TestTaskVariables(t *testing.T) {
 	task := &bench.SlurmTask{Rank: 3, Size: 5, LocalRank: 1, LocalSize: 2, First: "n07", Job: 17, Step: 2}

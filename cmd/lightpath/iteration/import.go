@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -66,6 +67,9 @@ func (f *traceFlags) read(cmd *cobra.Command, files []string) (*trace.Trace, err
 			return nil, err
 		}
 		return calls.Model(&c, f.algorithm)
+	}
+	if !slices.Contains([]string{"flight", "job", "simai", "aicb", "chakra"}, f.format) {
+		return nil, fmt.Errorf("--format: %q is not flight, job, simai, aicb or chakra", f.format)
 	}
 	if err := jobflags.CheckUses(cmd, f.format, "format", "out"); err != nil {
 		return nil, err

@@ -158,7 +158,7 @@ func TestIterationRefuses(t *testing.T) {
 		{text, []string{"bad iteration plan"}, []string{"check", "-", "--fabric", fabric}},
 		{text, []string{"bad iteration plan"}, []string{"show", "-"}},
 		{text, []string{"not a flight recorder's dump"}, []string{"import", "-"}},
-		{text, []string{"--format", "paper"}, []string{"import", "--format", "paper", "-"}},
+		{text, []string{"--format", "paper", "flight, job"}, []string{"import", "--format", "paper", "-"}},
 		{text, []string{"bad job"}, []string{"import", "--format", "job", "-"}},
 		{"", []string{"--format aicb", "want files"}, []string{"import", "--format", "aicb"}},
 		{"", []string{"--model", "gpt-9"}, []string{"import", "--model", "gpt-9"}},

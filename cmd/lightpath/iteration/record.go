@@ -69,10 +69,7 @@ func (f *recordFlags) record(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	env := []string{"VLLM_NCCL_SO_PATH=" + preload, "LD_PRELOAD=" + preload}
-	if given := os.Getenv("LD_PRELOAD"); given != "" {
-		env[1] += ":" + given
-	}
+	env := []string{"VLLM_NCCL_SO_PATH=" + preload, cli.Preloading(preload)}
 	if f.library != "" {
 		library, err := filepath.Abs(f.library)
 		if err == nil {
@@ -85,7 +82,9 @@ func (f *recordFlags) record(ctx context.Context, args []string) (err error) {
 	}
 	folder := f.keep
 	if folder == "" {
-		folder, err = os.MkdirTemp("", "lightpath-record-")
+		if folder, err = os.MkdirTemp("", "lightpath-record-"); err != nil {
+			return err
+		}
 		defer func() { _ = os.RemoveAll(folder) }()
 	} else if folder, err = filepath.Abs(folder); err == nil {
 		err = os.Mkdir(folder, 0o755)
