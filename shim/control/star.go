@@ -119,8 +119,8 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 	return c, nil
 }
 
-// lookAfter is how long the leader waits for control connections before it looks for ended processes.
-const lookAfter = time.Second / 2
+// LookAfter is how long a rank waits for others to connect before it looks for ended processes, and then again.
+const LookAfter = time.Second / 2
 
 // gather accepts the control connections of all other ranks. It handles each connection on a goroutine, so that a
 // stranger that connects and waits delays no rank.
@@ -155,7 +155,7 @@ func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline t
 	go AcceptAll(ln, &t, func(conn net.Conn) { go greet(conn) })
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
-	look := time.NewTimer(lookAfter)
+	look := time.NewTimer(LookAfter)
 	defer look.Stop()
 	lost := make(chan error, 1)
 	for have := 1; have < c.ranks; {
@@ -175,7 +175,7 @@ func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline t
 						return
 					}
 				}
-				look.Reset(lookAfter)
+				look.Reset(LookAfter)
 			}(c.missing())
 		case err := <-lost:
 			return err

@@ -10,6 +10,7 @@ import (
 	"lightpath/shim"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/membership"
 	"lightpath/shim/shimtest"
 )
 
@@ -33,6 +34,31 @@ func TestEndedBeforeControl(t *testing.T) {
 	_, _, err = bootstrap.Meet(t.Context(), []bootstrap.Place{at}, &h, time.Hour)
 	require.NoError(t, err)
 	for _, c := range comms {
-		shimtest.WantError(t, finished(t, c), errdefs.ErrRemote, "lost rank 2 (far, process 7)")
+		shimtest.WantError(t, finished(t, c), errdefs.ErrRemote, "rank 2 (far, process 7) left")
 	}
+}
+
+// TestGrowOfFailed: if a communicator fails after it has made an id for new ranks, its grow tells them why.
+func TestGrowOfFailed(t *testing.T) {
+	t.Parallel()
+	parent := shimtest.NewWorld(t, 2).Comms[0]
+	id, err := membership.GrowID(parent)
+	require.NoError(t, err)
+	joins := startAll(t, []shim.InitArgs{{ID: id, Ranks: 3, Rank: 2}})[0]
+	assert.NoError(t, parent.Revoke())
+	_, err = shimtest.InitFrom(membership.Origin{Parent: parent, How: membership.ByGrow, Ranks: 3, ID: &id})
+	shimtest.WantError(t, err, errdefs.ErrRevoked)
+	shimtest.WantError(t, finished(t, joins), errdefs.ErrInvalidUsage, "do not grow it", "rank 0 revoked")
+}
+
+// TestEndedBeforeShrink: a rank whose process ends before it takes part in a shrink costs the others no timeout.
+func TestEndedBeforeShrink(t *testing.T) {
+	t.Parallel()
+	parent := shimtest.NewWorld(t, 3).Comms[0]
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	parent.Table[2].Rendezvous = ln.Addr().String()
+	assert.NoError(t, ln.Close())
+	shrinks := child(t, membership.Origin{Parent: parent, How: membership.ByShrink, Exclude: []int{1}})
+	shimtest.WantError(t, finished(t, shrinks), errdefs.ErrRemote, "rank 2 (", "left", "has ended")
 }

@@ -30,8 +30,9 @@ func Ended(c *comm.Core, rank int) error {
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return nil
 	}
-	return fmt.Errorf("shim: lost %s while the communicator was made: its process has ended: %w",
-		c.Table[rank].Where(), errdefs.ErrRemote)
+	h := c.Table[rank]
+	h.Leaves = "its process has ended"
+	return fmt.Errorf("shim: %s: %w", h.Left(), errdefs.ErrRemote)
 }
 
 // failureSecret authenticates a rank that tells another of a failure.
