@@ -247,18 +247,19 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 	settleCut(c)
 	session.Of(c).Pairs = exec.NewPairs(c.Ranks)
 	leaderAt := c.Table[0].Control
-	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.Control, leaderAt, c.Secret, c.Cfg.Timeout)
-	if err != nil {
+	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.Control, leaderAt, c.Secret, c.Cfg.Timeout,
+		func(rank int) error { return membership.Ended(c, rank) })
+	if star == nil {
 		return err
 	}
 	membership.ExchangeFailures(c)
-	if c.Cfg.Sockets.Heartbeat > 0 {
-		if err := star.Probe(c.Cfg.Sockets.Heartbeat); err != nil {
-			star.Close()
-			return err
-		}
+	if err == nil && c.Cfg.Sockets.Heartbeat > 0 {
+		err = star.Probe(c.Cfg.Sockets.Heartbeat)
 	}
 	c.Join(star)
+	if err != nil {
+		return err // the ranks that have joined are told
+	}
 	onesided.Attach(c, rendezvous)
 	return attachPlanes(c, l, fab)
 }

@@ -80,10 +80,12 @@ func (l *link) send(m *Message) error {
 	return err
 }
 
-// NewStar connects rank to the leader at addr. At the leader, it waits on ln for all others. Nothing is delivered before
-// [Star.Start]. The end of ctx ends the wait.
+// NewStar connects rank to the leader at addr. At the leader, it waits on ln for all others, and calls ended about
+// those that have not come, which returns an error if the rank's process has ended. After an error, the leader's star
+// has the ranks that have come, so they can be told. Nothing is delivered before [Star.Start]. The end of ctx ends the
+// wait.
 func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string, s Secret,
-	timeout time.Duration) (*Star, error) {
+	timeout time.Duration, ended func(rank int) error) (*Star, error) {
 	c := &Star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks),
 		allLeft: make(chan struct{})}
 	deadline := time.Now().Add(timeout)
@@ -91,7 +93,7 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 		return c, nil
 	}
 	if rank == 0 {
-		return c, c.gather(ctx, ln, s, deadline)
+		return c, c.gather(ctx, ln, s, deadline, ended)
 	}
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -117,9 +119,13 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 	return c, nil
 }
 
+// LookAfter is how long a rank waits for others to connect before it looks for ended processes, and then again.
+const LookAfter = time.Second / 2
+
 // gather accepts the control connections of all other ranks. It handles each connection on a goroutine, so that a
 // stranger that connects and waits delays no rank.
-func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline time.Time) error {
+func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline time.Time,
+	ended func(rank int) error) error {
 	type joined struct {
 		rank int
 		conn net.Conn
@@ -149,6 +155,9 @@ func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline t
 	go AcceptAll(ln, &t, func(conn net.Conn) { go greet(conn) })
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
+	look := time.NewTimer(LookAfter)
+	defer look.Stop()
+	lost := make(chan error, 1)
 	for have := 1; have < c.ranks; {
 		select {
 		case j := <-joins:
@@ -158,22 +167,36 @@ func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline t
 			}
 			c.links[j.rank] = &link{conn: j.conn}
 			have++
+		case <-look.C:
+			go func(missing []int) {
+				for _, r := range missing {
+					if err := ended(r); err != nil {
+						lost <- err
+						return
+					}
+				}
+				look.Reset(LookAfter)
+			}(c.missing())
+		case err := <-lost:
+			return err
 		case <-ctx.Done():
-			c.Close()
 			return context.Cause(ctx)
 		case <-timer.C:
-			var missing []int
-			for r := 1; r < c.ranks; r++ {
-				if c.links[r] == nil {
-					missing = append(missing, r)
-				}
-			}
-			c.Close()
-			return fmt.Errorf("shim: control connections: %s never arrived%v: %w", status.ListRanks(missing),
+			return fmt.Errorf("shim: control connections: %s never arrived%v: %w", status.ListRanks(c.missing()),
 				&t, errdefs.ErrTimeout)
 		}
 	}
 	return nil
+}
+
+// missing lists the ranks that have no connection to the leader.
+func (c *Star) missing() (ranks []int) {
+	for r := 1; r < c.ranks; r++ {
+		if c.links[r] == nil {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
 }
 
 // Start begins to read the connections.

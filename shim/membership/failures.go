@@ -2,13 +2,17 @@ package membership
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 )
 
 // A failure reaches the other ranks through the leader. After the leader has ended, a rank tells every other rank at
@@ -16,6 +20,20 @@ import (
 
 // tellWait bounds the time that a failing rank takes to tell the others.
 const tellWait = 500 * time.Millisecond
+
+// Ended returns an error if the process of a rank has ended: nothing listens at its rendezvous.
+func Ended(c *comm.Core, rank int) error {
+	conn, err := net.DialTimeout("tcp", c.Table[rank].Rendezvous, tellWait)
+	if err == nil {
+		_ = conn.Close() // a rank that is alive takes it for a stranger
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return nil
+	}
+	h := c.Table[rank]
+	h.Leaves = "its process has ended"
+	return fmt.Errorf("shim: %s: %w", h.Left(), errdefs.ErrRemote)
+}
 
 // failureSecret authenticates a rank that tells another of a failure.
 func failureSecret(c *comm.Core, to int) control.Secret {

@@ -70,6 +70,7 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
 	var conflict atomic.Pointer[string]
 	if c.Rank == 0 {
 		st.startMeeting(p, at.Secret)
+		go refuseForEnded(ctx, p, o.survivors(), at)
 	} else {
 		Of(p).rendezvous.RefuseOthers(p.Secret.Derive("shrink", p.ID, uint64(p.Rank)), h, c.Cfg.Timeout, ctx.Done(),
 			func(why string) {
@@ -86,6 +87,26 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
 		err = fmt.Errorf("shim: %v: %s of the parent, where those that are left meet, is gone: %w", o.How, first.Where(), err)
 	}
 	return err
+}
+
+// refuseForEnded ends a meeting of ranks of p when the process of one of them has ended. It returns when ctx ends.
+func refuseForEnded(ctx context.Context, p *comm.Core, ranks []int, at bootstrap.Place) {
+	tick := time.NewTicker(control.LookAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, rank := range ranks {
+			if err := Ended(p, rank); err != nil {
+				refusal := &control.Message{Kind: control.MsgRefuse, Body: []byte(err.Error())}
+				at.Veto(ctx, refusal, bootstrap.VetoTime)
+				return
+			}
+		}
+	}
 }
 
 // veto tells the meeting of a shrink that another list of ranks excludes this rank's, until ctx ends. Ranks that agree

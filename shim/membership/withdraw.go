@@ -18,6 +18,9 @@ func Refuse(args []Args, why error) {
 	var wg sync.WaitGroup
 	for _, a := range args {
 		if a.Check() != nil {
+			if o := a.From; o != nil && o.How == ByGrow && o.ID != nil && o.Parent.Failed() {
+				wg.Go(func() { o.refuseNew(why) })
+			}
 			continue // there are no other ranks, or no place to tell them
 		}
 		a.resolve()
