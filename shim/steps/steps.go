@@ -176,22 +176,31 @@ func (l *List) Write(at unsafe.Pointer) {
 	l.writeTogether(func(c *calls.Call) bool { return c.Kind.OneSided() }) // they stage nothing
 	rooms := l.sendAt
 	for i := range l.From {
-		c := &l.From[i]
-		if c.Kind.OneSided() || c.Kind.P2P() && l.together {
-			continue
+		if k := l.From[i].Kind; !k.OneSided() && !k.P2P() {
+			l.addSteps(i, rooms)
 		}
-		n, first := c.PieceCount(), uint64(0)
-		for more := true; more; more = first < c.Count {
-			l.sendAt = rooms + (l.sendRoom+l.recvRoom)*(len(l.Steps)%Rooms)
-			l.recvAt = l.sendAt + l.sendRoom
-			l.add(i, first, min(n, c.Count-first))
-			l.endStep()
-			first += n
+	}
+	for i := range l.From { // a single message comes last, too: other ranks may have several
+		if l.From[i].Kind.P2P() && !l.together {
+			l.addSteps(i, rooms)
 		}
 	}
 	l.sendAt, l.recvAt = rooms+Rooms*(l.sendRoom+l.recvRoom), -1
 	if l.together {
 		l.writeMessages()
+	}
+}
+
+// addSteps makes each piece of a call a step. The rooms of staging memory begin at byte rooms, and take turns.
+func (l *List) addSteps(i, rooms int) {
+	c := &l.From[i]
+	n, first := c.PieceCount(), uint64(0)
+	for more := true; more; more = first < c.Count {
+		l.sendAt = rooms + (l.sendRoom+l.recvRoom)*(len(l.Steps)%Rooms)
+		l.recvAt = l.sendAt + l.sendRoom
+		l.add(i, first, min(n, c.Count-first))
+		l.endStep()
+		first += n
 	}
 }
 

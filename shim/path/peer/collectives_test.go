@@ -233,6 +233,51 @@ func TestDirectScalesHostMemory(t *testing.T) {
 	}
 }
 
+// TestDirectKernelOfOneCall checks that a call whose last round gives nothing leaves no kernel open in which jobs of the
+// group's next call, of another type or factor, are done wrong.
+func TestDirectKernelOfOneCall(t *testing.T) {
+	t.Run("types", func(t *testing.T) {
+		const count = 30
+		g := shimtest.UsePeers(t, 2, 1)
+		w := shimtest.NewWorld(t, 2)
+		w.Must(func(c *shim.Comm) error {
+			at, to, s := g.Memory(c.Rank, 8*count), g.Memory(c.Rank, 16*count), g.Streams[c.Rank][0]
+			copy(g.Bytes(at, 8*count), bytes.Repeat([]byte{byte(c.Rank + 1)}, 8*count))
+			group := []calls.Call{
+				{Comm: c, Kind: calls.Reduce, Type: datatype.Uint32, Count: 1, Send: g.Memory(c.Rank, 4),
+					Recv: g.Memory(c.Rank, 4), Peer: 1, Stream: s},
+				{Comm: c, Kind: calls.Gather, Type: datatype.Uint64, Count: count, Send: at, Recv: to, Stream: s},
+			}
+			if err := errors.Join(shim.Run(group), g.SynchronizeRank(c.Rank)); err != nil || c.Rank > 0 {
+				return err
+			}
+			want := append(bytes.Repeat([]byte{1}, 8*count), bytes.Repeat([]byte{2}, 8*count)...)
+			if got := g.Bytes(to, len(want)); !bytes.Equal(got, want) {
+				return fmt.Errorf("rank 0 gathered %v", got)
+			}
+			return nil
+		})
+	})
+	t.Run("factors", func(t *testing.T) {
+		g := shimtest.UsePeers(t, 1, 1)
+		w := shimtest.NewWorld(t, 1)
+		at, factors := g.Memory(0, 4), []byte{3, 5}
+		copy(g.Bytes(at, 4), []byte{1, 2, 1, 2})
+		var group []calls.Call
+		for i := range factors {
+			part := unsafe.Add(at, 2*i)
+			group = append(group, calls.Call{Comm: w.Comms[0], Kind: calls.AllReduce, Type: datatype.Uint8,
+				Op: calls.OpPreMulSum, Count: 2, Send: part, Recv: part, Scalar: unsafe.Pointer(&factors[i]),
+				Stream: g.Streams[0][0]})
+		}
+		require.NoError(t, shim.Run(group))
+		require.NoError(t, g.SynchronizeRank(0))
+		if got := g.Bytes(at, 4); !bytes.Equal(got, []byte{3, 6, 5, 10}) {
+			t.Errorf("the result is %v", got)
+		}
+	})
+}
+
 // TestDirectOneThread checks that one thread can put a group of many calls of all ranks of one device on streams. Each
 // rank waits for room that it only gets when the others have come.
 func TestDirectOneThread(t *testing.T) {

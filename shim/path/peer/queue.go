@@ -37,6 +37,7 @@ type queue struct {
 	err      error         // the first error of the driver in the launch
 	words    []word        // pending operations, not on the stream yet
 	building bool          // kernel takes jobs; then words is empty
+	call     *calls.Call   // whose jobs they are
 	kernel   device.Reduction
 	copies   [device.MaxCopies]device.Copy
 	before   [device.MaxStores]device.Store
@@ -80,9 +81,10 @@ func (q *queue) put(w word) {
 	q.words = append(q.words, w)
 }
 
-// begin opens a kernel of a type for jobs, unless one is open. Writes since the last wait come before it.
+// begin opens a kernel for jobs of a call, unless one is open. The last call may have left one open, of another type or
+// factor. Writes since the last wait come before the kernel.
 func (q *queue) begin(call *calls.Call) {
-	if q.building && len(q.kernel.After) == 0 {
+	if q.building && q.call == call && len(q.kernel.After) == 0 {
 		return
 	}
 	q.launch()
@@ -96,7 +98,7 @@ func (q *queue) begin(call *calls.Call) {
 		q.kernel.Before = append(q.kernel.Before, w.Store)
 	}
 	q.words = q.words[:0]
-	q.building = true
+	q.building, q.call = true, call
 }
 
 // clear makes x.queue.kernel one that does nothing.
