@@ -123,11 +123,12 @@ func (e *Endpoint) handleCounts(src int, flags uint16) (moved bool) {
 	if moved {
 		e.requestWait = requestMin
 	}
-	return e.checkLoss(src, time.Now()) || moved
+	return e.checkLoss(src, time.Now(), true) || moved
 }
 
-// checkLoss fails the flows to and from a rank that have lost frames, and reports whether there are any.
-func (e *Endpoint) checkLoss(rank int, now time.Time) (lost bool) {
+// checkLoss fails the flows to and from a rank that have lost frames, and reports whether there are any. Only a message
+// of the rank (heard) shows that frames to it are lost: without one, it may have received them long ago.
+func (e *Endpoint) checkLoss(rank int, now time.Time, heard bool) (lost bool) {
 	for _, p := range e.planes {
 		q := &p.peers[rank]
 		if !p.unacknowledged || q.err != nil {
@@ -137,7 +138,7 @@ func (e *Endpoint) checkLoss(rank int, now time.Time) (lost bool) {
 		case q.inbound.exceeds(q.arrived, q.peerSent, e.lossTimeout, now):
 			p.fail(q, p.lostError(q.hdr.Epoch, q.arrived, q.peerSent, q.rank, p.rank))
 			lost = true
-		case q.outbound.exceeds(q.confirmed, q.left, e.lossTimeout, now) && !q.gone:
+		case q.outbound.exceeds(q.confirmed, q.left, e.lossTimeout, now) && heard && !q.gone:
 			p.fail(q, p.lostError(q.epoch, q.confirmed, q.left, p.rank, q.rank))
 			lost = true
 		}
@@ -215,7 +216,7 @@ func (e *Endpoint) checkTimersLocked(now time.Time) (lost bool) {
 		e.readDeviceEvents(i)
 	}
 	for rank := range e.planes[0].peers {
-		lost = e.checkLoss(rank, now) || lost
+		lost = e.checkLoss(rank, now, false) || lost
 		asks := false
 		for _, p := range e.planes {
 			q := &p.peers[rank]

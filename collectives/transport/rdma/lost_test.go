@@ -118,6 +118,28 @@ func TestEveryLossIsAnError(t *testing.T) {
 	}
 }
 
+// TestPauseIsNoLoss checks that a frame whose arrival is not reported yet is not lost: the receiver reports several
+// frames together, and the sender, which waits for another rank, does not ask.
+func TestPauseIsNoLoss(t *testing.T) {
+	o := lossy
+	o.Service.Timeout = 0 // the least loss timeout
+	e := connect(t, network(t), 3, 1, o)
+	t.Cleanup(func() { transporttest.Close(t, e[0], e[1], e[2]) })
+	p := e[0].Planes()[0]
+	push(t, p, 0, make([]byte, 8))
+	receive(t, e[1].Planes()[0], 0)
+	for range 2 {
+		for range 4 { // longer than the pause between two checks
+			armed := e[0].Arm()
+			_, _, err := p.Peek(2)
+			require.NoError(t, err)
+			e[0].Wait(armed, 20*time.Millisecond)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	push(t, p, 1, make([]byte, 8))
+}
+
 // TestDrainedWaitsForConfirmation checks planes without acknowledgements. A plane is not drained before the receiver
 // has confirmed all frames, although their requests are complete. The receiver confirms without calling Peek.
 func TestDrainedWaitsForConfirmation(t *testing.T) {
