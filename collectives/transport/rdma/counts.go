@@ -61,7 +61,16 @@ func (d *stallTimer) exceeds(arrived, left uint64, timeout time.Duration, now ti
 	return false
 }
 
-// sendCounts sends a rank the counts of its flows. The caller holds e.mu.
+// progress polls all completion queues, so that the counts are those of now. The driving goroutine calls it.
+// Hot path: no allocation, no logging.
+func (e *Endpoint) progress() {
+	for _, p := range e.planes {
+		_ = p.progress() // the next call on the plane returns the error
+	}
+}
+
+// sendCounts sends a rank the counts of its flows. The caller holds e.mu, and has polled the completion queues: a peer
+// takes frames for lost that have not arrived by the counts.
 // Hot path: no allocation, no logging.
 func (e *Endpoint) sendCounts(rank int, flags uint16) {
 	for i, p := range e.planes {
@@ -169,6 +178,7 @@ func (p *plane) unconfirmed(q *peer) bool { return p.unacknowledged && q.confirm
 func (e *Endpoint) requestConfirmation(q *peer) {
 	if q.left == q.sent && q.confirmAsked != q.sent {
 		q.confirmAsked = q.sent
+		e.progress()
 		e.sendCounts(q.rank, counts.Request)
 	}
 	q.waiting = true
@@ -212,6 +222,7 @@ func (e *Endpoint) checkTimersLocked(now time.Time) (lost bool) {
 	}
 	e.requestWait = min(2*e.requestWait, requestMax)
 	e.requestAt = now.Add(e.requestWait)
+	e.progress()
 	for i := range e.devices {
 		e.readDeviceEvents(i)
 	}
