@@ -122,7 +122,7 @@ func TestEveryLossIsAnError(t *testing.T) {
 // frames together, and may not look for long. The sender, which waits for another rank, does not ask.
 func TestPauseIsNoLoss(t *testing.T) {
 	o := lossy
-	o.Service.Timeout = 0 // the least loss timeout
+	o.Timeout = 0 // the least loss timeout
 	e := connect(t, network(t), 3, 1, o)
 	t.Cleanup(func() { transporttest.Close(t, e[0], e[1], e[2]) })
 	p, to := e[0].Planes()[0], e[1].Planes()[0]
