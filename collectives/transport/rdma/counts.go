@@ -61,7 +61,16 @@ func (d *stallTimer) exceeds(arrived, left uint64, timeout time.Duration, now ti
 	return false
 }
 
-// sendCounts sends a rank the counts of its flows. The caller holds e.mu.
+// progress polls all completion queues, so that the counts are those of now. The driving goroutine calls it.
+// Hot path: no allocation, no logging.
+func (e *Endpoint) progress() {
+	for _, p := range e.planes {
+		_ = p.progress() // the next call on the plane returns the error
+	}
+}
+
+// sendCounts sends a rank the counts of its flows. The caller holds e.mu, and has polled the completion queues: a peer
+// takes frames for lost that have not arrived by the counts.
 // Hot path: no allocation, no logging.
 func (e *Endpoint) sendCounts(rank int, flags uint16) {
 	for i, p := range e.planes {
@@ -123,11 +132,12 @@ func (e *Endpoint) handleCounts(src int, flags uint16) (moved bool) {
 	if moved {
 		e.requestWait = requestMin
 	}
-	return e.checkLoss(src, time.Now()) || moved
+	return e.checkLoss(src, time.Now(), true) || moved
 }
 
-// checkLoss fails the flows to and from a rank that have lost frames, and reports whether there are any.
-func (e *Endpoint) checkLoss(rank int, now time.Time) (lost bool) {
+// checkLoss fails the flows to and from a rank that have lost frames, and reports whether there are any. Only a message
+// of the rank (heard) shows that frames to it are lost: without one, it may have received them long ago.
+func (e *Endpoint) checkLoss(rank int, now time.Time, heard bool) (lost bool) {
 	for _, p := range e.planes {
 		q := &p.peers[rank]
 		if !p.unacknowledged || q.err != nil {
@@ -137,7 +147,7 @@ func (e *Endpoint) checkLoss(rank int, now time.Time) (lost bool) {
 		case q.inbound.exceeds(q.arrived, q.peerSent, e.lossTimeout, now):
 			p.fail(q, p.lostError(q.hdr.Epoch, q.arrived, q.peerSent, q.rank, p.rank))
 			lost = true
-		case q.outbound.exceeds(q.confirmed, q.left, e.lossTimeout, now) && !q.gone:
+		case q.outbound.exceeds(q.confirmed, q.left, e.lossTimeout, now) && heard && !q.gone:
 			p.fail(q, p.lostError(q.epoch, q.confirmed, q.left, p.rank, q.rank))
 			lost = true
 		}
@@ -168,6 +178,7 @@ func (p *plane) unconfirmed(q *peer) bool { return p.unacknowledged && q.confirm
 func (e *Endpoint) requestConfirmation(q *peer) {
 	if q.left == q.sent && q.confirmAsked != q.sent {
 		q.confirmAsked = q.sent
+		e.progress()
 		e.sendCounts(q.rank, counts.Request)
 	}
 	q.waiting = true
@@ -211,11 +222,12 @@ func (e *Endpoint) checkTimersLocked(now time.Time) (lost bool) {
 	}
 	e.requestWait = min(2*e.requestWait, requestMax)
 	e.requestAt = now.Add(e.requestWait)
+	e.progress()
 	for i := range e.devices {
 		e.readDeviceEvents(i)
 	}
 	for rank := range e.planes[0].peers {
-		lost = e.checkLoss(rank, now) || lost
+		lost = e.checkLoss(rank, now, false) || lost
 		asks := false
 		for _, p := range e.planes {
 			q := &p.peers[rank]

@@ -118,6 +118,39 @@ func TestEveryLossIsAnError(t *testing.T) {
 	}
 }
 
+// TestPauseIsNoLoss checks that a frame is not lost because no message reports its arrival. The receiver reports several
+// frames together, and may not look for long. The sender, which waits for another rank, does not ask.
+func TestPauseIsNoLoss(t *testing.T) {
+	o := lossy
+	o.Timeout = 0 // the least loss timeout
+	e := connect(t, network(t), 3, 1, o)
+	t.Cleanup(func() { transporttest.Close(t, e[0], e[1], e[2]) })
+	p, to := e[0].Planes()[0], e[1].Planes()[0]
+	pause := func() {
+		for range 4 { // longer than the time between two checks
+			armed := e[0].Arm()
+			_, _, err := p.Peek(2)
+			require.NoError(t, err)
+			e[0].Wait(armed, 20*time.Millisecond)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	push(t, p, 0, make([]byte, 8))
+	receive(t, to, 0)
+	pause()
+	pause()
+	push(t, p, 1, make([]byte, 8))
+	push(t, p, 2, make([]byte, 8))
+	require.NoError(t, waitFor(t, "drain", e[0], p.Drained))
+	pause()                        // asks once more
+	push(t, p, 3, make([]byte, 8)) // the receiver does not look before it has released the frames before
+	pause()
+	receive(t, to, 0)
+	receive(t, to, 0)
+	pause()
+	push(t, p, 4, make([]byte, 8))
+}
+
 // TestDrainedWaitsForConfirmation checks planes without acknowledgements. A plane is not drained before the receiver
 // has confirmed all frames, although their requests are complete. The receiver confirms without calling Peek.
 func TestDrainedWaitsForConfirmation(t *testing.T) {

@@ -131,6 +131,7 @@ func (p *plane) sendCredit(q *peer) {
 		return
 	}
 	if p.outOfBand {
+		p.e.progress()
 		p.e.sendCounts(q.rank, 0)
 		return
 	}

@@ -84,6 +84,30 @@ func TestAttachRefuses(t *testing.T) {
 	}
 }
 
+// TestDrainedByPeerThatCloses lets a peer release all frames and close while a rank drains. The plane is drained then.
+func TestDrainedByPeerThatCloses(t *testing.T) {
+	g := Geometry{Ranks: 2, Planes: 1, Slots: 2, Payload: 64}
+	for range 2000 {
+		mem := memory(g)
+		from, err := Attach(mem, g, 0, nil)
+		require.NoError(t, err)
+		to, err := Attach(mem, g, 1, nil)
+		require.NoError(t, err)
+		p, q := from.Planes()[0], to.Planes()[0]
+		if n, err := p.TrySend(&wire.Header{Dst: 1}, []byte("x")); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		_, _, err = q.Peek(0)
+		require.NoError(t, err)
+		go func() { q.Release(0); _ = to.Close() }()
+		for done := false; !done; {
+			done, err = p.Drained()
+			require.NoError(t, err)
+		}
+		_ = from.Close()
+	}
+}
+
 // FuzzFrame writes arbitrary bytes into a ring. Peek returns a frame of its flow or an error.
 func FuzzFrame(f *testing.F) {
 	b := make([]byte, wire.HeaderSize+1)

@@ -142,14 +142,12 @@ func (p *plane) Drained() (bool, error) {
 		if ring == nil || ring.Empty() {
 			continue
 		}
-		if err := p.closed(dst); err != nil {
-			return false, err
-		}
+		err := p.closed(dst) // first: a peer that has closed has released all frames that it will release
 		if p.e.armed {
 			ring.Want()
 		}
 		if !ring.Empty() {
-			return false, nil
+			return false, err
 		}
 	}
 	return true, nil
