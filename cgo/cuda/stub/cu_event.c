@@ -34,7 +34,7 @@ STUB_API CUresult cuEventRecord(CUevent e, CUstream stream) {
     stub_add_nodes(&e->before, &s->at);
     return CUDA_SUCCESS;
   }
-  return stub_submit(stream, (struct op){.kind = RECORD, .event = e, .turn = ++e->recorded});
+  return stub_submit(stream, (struct op){.kind = RECORD, .event = e, .record = stub_record(e)});
 }
 
 /* In a capture, the next operation of the stream depends on the nodes before the event. */
@@ -54,6 +54,7 @@ static CUresult join(CUstream s, CUevent e) {
 
 STUB_API CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned flags) {
   CUstream s = stub_stream(stream);
+  struct record *last;
   BEGIN();
   if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (gone(e)) return CUDA_ERROR_INVALID_HANDLE;
@@ -64,8 +65,9 @@ STUB_API CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned flags) 
     s->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
-  return e->recorded == 0 ? CUDA_SUCCESS
-                          : stub_submit(stream, (struct op){.kind = WAIT_EVENT, .event = e, .turn = e->recorded});
+  last = stub_recorded(e);
+  return last == NULL ? CUDA_SUCCESS
+                      : stub_submit(stream, (struct op){.kind = WAIT_EVENT, .event = e, .record = last});
 }
 
 static CUresult query(CUevent e) {
@@ -74,8 +76,8 @@ static CUresult query(CUevent e) {
   if (e->capture != 0) return CUDA_ERROR_CAPTURED_EVENT;
   if (stub_capture_forbids()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   pthread_mutex_lock(&e->mutex);
-  ready = e->reached == e->recorded;
-  if (ready) stub_host_reached(e->now);
+  ready = e->last == NULL || e->last->reached;
+  if (ready && e->last != NULL) stub_host_reached(e->last->now);
   pthread_mutex_unlock(&e->mutex);
   return ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -86,14 +88,16 @@ STUB_API CUresult cuEventQuery(CUevent e) {
 }
 
 STUB_API CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) {
+  struct record *a, *b;
   CUresult rc;
   BEGIN();
   rc = query(from);
   if (rc == CUDA_SUCCESS) rc = query(to);
   if (rc != CUDA_SUCCESS) return rc;
-  if (from->recorded == 0 || to->recorded == 0) return CUDA_ERROR_INVALID_HANDLE;
+  a = from->last, b = to->last;
+  if (a == NULL || b == NULL) return CUDA_ERROR_INVALID_HANDLE;
   if (stub_clock()) stub_interval(&from->counts, &to->counts);
-  *ms = stub_clock() ? ((float)to->now - (float)from->now) / 1e6f :
-        (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f + (float)(to->at.tv_nsec - from->at.tv_nsec) / 1e6f;
+  *ms = stub_clock() ? ((float)b->now - (float)a->now) / 1e6f :
+        (float)(b->at.tv_sec - a->at.tv_sec) * 1e3f + (float)(b->at.tv_nsec - a->at.tv_nsec) / 1e6f;
   return CUDA_SUCCESS;
 }

@@ -8,19 +8,26 @@
 #include "../kernels/reduce.h"
 #include "ptx.h"
 
-static void reach(CUevent e, uint64_t turn, uint64_t now) {
+static void reach(CUevent e, struct record *r, uint64_t now) {
   pthread_mutex_lock(&e->mutex);
-  if (e->reached < turn) e->reached = turn, e->now = now;
-  clock_gettime(CLOCK_MONOTONIC, &e->at);
+  r->reached = true;
+  r->now = now;
+  clock_gettime(CLOCK_MONOTONIC, &r->at);
   pthread_cond_broadcast(&e->changed);
+  stub_drop(r);
   pthread_mutex_unlock(&e->mutex);
 }
 
-static void await(CUevent e, uint64_t turn) {
+/* Returns when it was reached, of the virtual clock. */
+static uint64_t await(CUevent e, struct record *r) {
+  uint64_t now;
   pthread_mutex_lock(&e->mutex);
-  if (e->reached < turn) stub_end_turn();
-  while (e->reached < turn) pthread_cond_wait(&e->changed, &e->mutex);
+  if (!r->reached) stub_end_turn();
+  while (!r->reached) pthread_cond_wait(&e->changed, &e->mutex);
+  now = r->now;
+  stub_drop(r);
   pthread_mutex_unlock(&e->mutex);
+  return now;
 }
 
 static bool satisfied(const struct op *op) {
@@ -142,6 +149,7 @@ static uint64_t run_graph(CUgraphExec exec, CUcontext ctx, uint64_t now) {
 /* ---- Operations ---- */
 
 bool stub_run(struct op *op, CUcontext ctx, bool block) {
+  uint64_t reached;
   if (op->kind < GRAPH && stub_failed(ctx)) return true; /* events are still reached, and graphs released */
   if (op->kind == COPY || op->kind == WRITE_VALUE || op->kind == KERNEL) stub_take_turn(ctx->device);
   if (op->kind != WAIT_VALUE && op->kind != WAIT_EVENT) stub_time(op, ctx);
@@ -165,10 +173,10 @@ bool stub_run(struct op *op, CUcontext ctx, bool block) {
       run_kernel(op);
       break;
     case GRAPH: op->end = run_graph(op->graph, ctx, op->end); break;
-    case RECORD: reach(op->event, op->turn, op->end); break;
+    case RECORD: reach(op->event, op->record, op->end); break;
     case WAIT_EVENT:
-      await(op->event, op->turn);
-      if (op->begun < op->event->now) op->begun = op->event->now;
+      reached = await(op->event, op->record);
+      if (op->begun < reached) op->begun = reached;
       stub_time(op, ctx);
       break;
   }

@@ -86,12 +86,34 @@ CUevent stub_new_event(CUcontext ctx) {
   return e;
 }
 
+void stub_drop(struct record *r) {
+  if (--r->users == 0) free(r);
+}
+
+struct record *stub_record(CUevent e) {
+  struct record *r = calloc(1, sizeof *r);
+  r->users = 2;
+  pthread_mutex_lock(&e->mutex);
+  if (e->last != NULL) stub_drop(e->last);
+  e->last = r;
+  pthread_mutex_unlock(&e->mutex);
+  return r;
+}
+
+struct record *stub_recorded(CUevent e) {
+  struct record *r;
+  pthread_mutex_lock(&e->mutex);
+  r = e->last;
+  if (r != NULL) r->users++;
+  pthread_mutex_unlock(&e->mutex);
+  return r;
+}
+
 /* Orders the next operation of s after all operations of other. */
 static void follow(CUstream s, CUstream other) {
-  CUevent e = stub_new_event(s->ctx);
-  e->recorded = 1;
-  stub_append(other, (struct op){.kind = RECORD, .event = e, .turn = 1}, true);
-  stub_append(s, (struct op){.kind = WAIT_EVENT, .event = e, .turn = 1}, true); /* e is never freed: it is small */
+  CUevent e = stub_new_event(s->ctx); /* never freed: it is small */
+  stub_append(other, (struct op){.kind = RECORD, .event = e, .record = stub_record(e)}, true);
+  stub_append(s, (struct op){.kind = WAIT_EVENT, .event = e, .record = stub_recorded(e)}, true);
 }
 
 /* The default stream comes after all blocking streams, and they after it. */

@@ -137,7 +137,7 @@ struct op {
   char params[4096];
   CUgraphExec graph; /* GRAPH: a reference */
   CUevent event;     /* RECORD, WAIT_EVENT */
-  uint64_t turn; /* of the event */
+  struct record *record; /* of the event */
   /* clock.c */
   CUdeviceptr dst_at, src_at; /* COPY: as the program sees them */
   uint64_t key;               /* of the word, in all processes */
@@ -215,13 +215,20 @@ void stub_count_word(void);
 const struct stub_counts *stub_counts(void); /* of this thread */
 void stub_interval(const struct stub_counts *from, const struct stub_counts *to); /* reports the difference */
 
+/* One recording of an event. A wait is for the recording that was the last one then: a later one on another stream may
+ * be reached first. The event's mutex guards it. */
+struct record {
+  int users; /* the event while it is the last one, its operation, and waits */
+  bool reached;
+  struct timespec at; /* when it was reached */
+  uint64_t now;       /* of the virtual clock, at that time */
+};
+
 struct CUevent_st {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  uint64_t recorded, reached; /* turns: how often it was recorded, and which turn has been reached */
-  struct timespec at;         /* when that was */
+  struct record *last; /* NULL: it was never recorded */
   CUcontext ctx;
-  uint64_t now; /* of the virtual clock, at that time */
   struct stub_counts counts; /* of the thread, when it was recorded */
   bool destroyed;
   uint64_t capture;    /* the capture that it was last recorded in, 0: none */
@@ -263,6 +270,9 @@ CUresult stub_enqueues(CUstream stream);
 /* Appends an operation to a stream, or to the graph that it is captured into. */
 CUresult stub_submit(CUstream stream, struct op op);
 CUevent stub_new_event(CUcontext ctx);
+struct record *stub_record(CUevent e);   /* a new recording, for its operation */
+struct record *stub_recorded(CUevent e); /* the last recording, for a wait; NULL: there is none */
+void stub_drop(struct record *r);        /* ends a use; the event's mutex is held */
 void stub_drain_context(CUcontext ctx);       /* waits for all operations of its streams */
 void stub_leave_capture(CUgraph graph); /* ends the capture of all its streams */
 

@@ -229,6 +229,23 @@ static void timed(void) {
   about(between(from, other, t), enqueue + launch + copy + 2 * word + poll);
 }
 
+/* A stream waits for the recording of an event that was the last one then, also if a later one is reached first. */
+static void recorded_again(void) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
+  CUstream waits = gpu_stream(CU_STREAM_NON_BLOCKING);
+  uint32_t *gate = new_gate();
+  make_event();
+  wait_for_gate(s, gate);
+  IS(gpu.EventRecord(event, s), CUDA_SUCCESS);
+  IS(gpu.StreamWaitEvent(waits, event, 0), CUDA_SUCCESS);
+  IS(gpu.EventRecord(event, t), CUDA_SUCCESS);
+  IS(gpu.StreamSynchronize(t), CUDA_SUCCESS);
+  usleep(20000);
+  IS(gpu.StreamQuery(waits), CUDA_ERROR_NOT_READY);
+  open_gate(gate);
+  IS(gpu.StreamSynchronize(waits), CUDA_SUCCESS);
+}
+
 static const struct { const char *name; void (*run)(void);
 } tests[] = {
     {"shared_queue", shared_queue},
@@ -236,6 +253,7 @@ static const struct { const char *name; void (*run)(void);
     {"drained", drained},
     {"not_drained", not_drained},
     {"sliced", sliced},
+    {"recorded_again", recorded_again},
     {"timed", timed},
 };
 

@@ -71,6 +71,7 @@ device model-queues 1 STUB_CUDA_QUEUES=8 "$out/model" shared_queue full_queue
 device model-driver-queues 1 CUDA_DEVICE_MAX_CONNECTIONS=8 STUB_CUDA_QUEUES=driver "$out/model" shared_queue
 # The library asks for 32 queues before the driver starts, so that ranks can share a context.
 device oracle-driver-queues 1 STUB_CUDA_QUEUES=driver $small $direct "$out/oracle" -e $sample -s 8 3
+device model-events 1 "$out/model" recorded_again
 device model-drain 1 STUB_CUDA_DRAIN=all "$out/model" drained
 device model-drain-one 1 STUB_CUDA_DRAIN=cuMemAlloc "$out/model" not_drained
 rm -rf "$out/share" "$out/share-costs" && mkdir -p "$out/share" "$out/share-costs"
