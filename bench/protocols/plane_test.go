@@ -220,7 +220,7 @@ func TestPlaneFaults(t *testing.T) {
 		"lost-reply":            {before: lost, moved: true},
 		"many lost replies":     {before: lostLong, move: "not answer", moved: true},
 		"slow-pair":             {before: slow(-1, time.Second), moved: true},
-		"very slow pair":        {before: slow(1, time.Minute), move: "up in time", moved: true},
+		"very slow pair":        {before: slow(1, time.Minute), move: "is not up", moved: true},
 		"stuck-mirror":          {before: pair(device.StuckMirror, 1, -1), move: "failed port", later: "failed port"},
 		"silent stuck-mirror":   {before: silent, move: "no light", later: "no light"},
 		"lost-light":            {after: pair(device.LostLight, -1, 2), later: "light is lost"},
