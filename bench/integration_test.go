@@ -131,7 +131,7 @@ func TestBenchAlgorithm(t *testing.T) {
 }
 
 // TestBenchNarrowTypes: the expected results of many ranks are exact in types that hold few numbers. A sum of ones
-// would stay 8 in the narrowest type, a product of twos would be infinite, and a sum of bytes wraps before the division.
+// would stay 8 in the narrowest type. A product of twos would be infinite. A sum of bytes wraps before the division.
 func TestBenchNarrowTypes(t *testing.T) {
 	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	for _, args := range [][]string{

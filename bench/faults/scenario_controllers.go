@@ -156,7 +156,8 @@ func handOver(g *rig) error {
 	if err := l.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if err := wait(g.ctx, "the controller ends", patience, func() (bool, error) { return isClosed(l.done), nil }); err != nil {
+	ended := func() (bool, error) { return isClosed(l.done), nil }
+	if err := wait(g.ctx, "the controller ends", patience, ended); err != nil {
 		return err
 	}
 	if l.err != nil {

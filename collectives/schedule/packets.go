@@ -13,7 +13,7 @@ func (s *Schedule) Packets() (rounds, chunks int) {
 	return d.most, s.Volume()
 }
 
-// PacketLoad returns the rounds of [Schedule.Packets], and the bytes of the busiest rank in a call of the given bytes as
+// PacketLoad returns the rounds of [Schedule.Packets], and the bytes of the busiest rank. The bytes of the call are as
 // nccl-tests counts them (see [Schedule.FlowBytes]).
 func (s *Schedule) PacketLoad(bytes float64) (rounds int, busiest float64) {
 	rounds, chunks := s.Packets()

@@ -216,8 +216,8 @@ func (g *group) pinBuffer(c *comm.Core, at *unsafe.Pointer, size int64, isSend b
 // several ranks must not block on one rank before it has added the work of the others. So goroutines put long launches
 // on their streams side by side.
 
-// surelyKept returns how many parts a stream takes without blocking the thread. A part is at most 40 operations with 16
-// ranks, and fewer with fewer ranks. Ranks that share a device share the room for operations.
+// surelyKept returns how many parts a stream takes without blocking the thread. A part has more operations the more
+// ranks there are, at most 40 with 16. Ranks that share a device share the room for operations.
 func surelyKept(c *comm.Core) int64 { return min(24, int64(192/(c.Ranks*Sharing(c)))) }
 
 // put puts the group's calls on streams. If that fails for one communicator, put fails all communicators that have

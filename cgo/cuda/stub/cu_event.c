@@ -54,7 +54,7 @@ static CUresult join(CUstream s, CUevent e) {
 
 STUB_API CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned flags) {
   CUstream s = stub_stream(stream);
-  struct record *last;
+  struct recording *last;
   BEGIN();
   if (s == NULL) return CUDA_ERROR_INVALID_CONTEXT;
   if (gone(e)) return CUDA_ERROR_INVALID_HANDLE;
@@ -88,7 +88,7 @@ STUB_API CUresult cuEventQuery(CUevent e) {
 }
 
 STUB_API CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) {
-  struct record *a, *b;
+  struct recording *a, *b;
   CUresult rc;
   BEGIN();
   rc = query(from);

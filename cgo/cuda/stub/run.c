@@ -8,7 +8,7 @@
 #include "../kernels/reduce.h"
 #include "ptx.h"
 
-static void reach(CUevent e, struct record *r, uint64_t now) {
+static void reach(CUevent e, struct recording *r, uint64_t now) {
   pthread_mutex_lock(&e->mutex);
   r->reached = true;
   r->now = now;
@@ -19,7 +19,7 @@ static void reach(CUevent e, struct record *r, uint64_t now) {
 }
 
 /* Returns when it was reached, of the virtual clock. */
-static uint64_t await(CUevent e, struct record *r) {
+static uint64_t await(CUevent e, struct recording *r) {
   uint64_t now;
   pthread_mutex_lock(&e->mutex);
   if (!r->reached) stub_end_turn();

@@ -86,12 +86,12 @@ CUevent stub_new_event(CUcontext ctx) {
   return e;
 }
 
-void stub_drop(struct record *r) {
+void stub_drop(struct recording *r) {
   if (--r->users == 0) free(r);
 }
 
-struct record *stub_record(CUevent e) {
-  struct record *r = calloc(1, sizeof *r);
+struct recording *stub_record(CUevent e) {
+  struct recording *r = calloc(1, sizeof *r);
   r->users = 2;
   pthread_mutex_lock(&e->mutex);
   if (e->last != NULL) stub_drop(e->last);
@@ -100,8 +100,8 @@ struct record *stub_record(CUevent e) {
   return r;
 }
 
-struct record *stub_recorded(CUevent e) {
-  struct record *r;
+struct recording *stub_recorded(CUevent e) {
+  struct recording *r;
   pthread_mutex_lock(&e->mutex);
   r = e->last;
   if (r != NULL) r->users++;

@@ -137,7 +137,7 @@ struct op {
   char params[4096];
   CUgraphExec graph; /* GRAPH: a reference */
   CUevent event;     /* RECORD, WAIT_EVENT */
-  struct record *record; /* of the event */
+  struct recording *record; /* of the event */
   /* clock.c */
   CUdeviceptr dst_at, src_at; /* COPY: as the program sees them */
   uint64_t key;               /* of the word, in all processes */
@@ -217,7 +217,7 @@ void stub_interval(const struct stub_counts *from, const struct stub_counts *to)
 
 /* One recording of an event. A wait is for the recording that was the last one then: a later one on another stream may
  * be reached first. The event's mutex guards it. */
-struct record {
+struct recording {
   int users; /* the event while it is the last one, its operation, and waits */
   bool reached;
   struct timespec at; /* when it was reached */
@@ -227,7 +227,7 @@ struct record {
 struct CUevent_st {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  struct record *last; /* NULL: it was never recorded */
+  struct recording *last; /* NULL: it was never recorded */
   CUcontext ctx;
   struct stub_counts counts; /* of the thread, when it was recorded */
   bool destroyed;
@@ -270,9 +270,9 @@ CUresult stub_enqueues(CUstream stream);
 /* Appends an operation to a stream, or to the graph that it is captured into. */
 CUresult stub_submit(CUstream stream, struct op op);
 CUevent stub_new_event(CUcontext ctx);
-struct record *stub_record(CUevent e);   /* a new recording, for its operation */
-struct record *stub_recorded(CUevent e); /* the last recording, for a wait; NULL: there is none */
-void stub_drop(struct record *r);        /* ends a use; the event's mutex is held */
+struct recording *stub_record(CUevent e);   /* a new recording, for its operation */
+struct recording *stub_recorded(CUevent e); /* the last recording, for a wait; NULL: there is none */
+void stub_drop(struct recording *r);        /* ends a use; the event's mutex is held */
 void stub_drain_context(CUcontext ctx);       /* waits for all operations of its streams */
 void stub_leave_capture(CUgraph graph); /* ends the capture of all its streams */
 

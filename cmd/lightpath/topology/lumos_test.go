@@ -135,7 +135,8 @@ func TestPlace(t *testing.T) {
 	}
 	required := lightpath.Succeed(t, "", "topology", "lumos", "place", "--busy", "5", "--requirement", "-", "--json",
 		filepath.Join(dir, "place.json"))
-	planned := lightpath.Run(t, required, "topology", "lumos", "plan", "--in", "-", "--out", filepath.Join(dir, "core.json"))
+	planned := lightpath.Run(t, required, "topology", "lumos", "plan", "--in", "-",
+		"--out", filepath.Join(dir, "core.json"))
 	if want := "512 GPUs in 8 pods, 64 leaves: 40 links"; !strings.Contains(planned.Stderr, want) {
 		t.Errorf("%s: want %q", planned.Stderr, want)
 	}

@@ -111,7 +111,8 @@ func placeJob(f *cluster.Fabric, grid place.Grid, busy int, shares place.Volume)
 	if err != nil {
 		return nil, cli.No(err)
 	}
-	p := &placement{Fabric: f.Name, PP: grid.PP, DP: grid.DP, EP: grid.EP, Longer: longer, Pods: map[int]int{}, Links: []leafLinks{},
+	p := &placement{Fabric: f.Name, PP: grid.PP, DP: grid.DP, EP: grid.EP, Longer: longer,
+		Pods: map[int]int{}, Links: []leafLinks{},
 		Without: place.Naive(grid, a.Servers).Requirement(shape).Links()}
 	for stage := range grid.PP {
 		p.Ranks = append(p.Ranks, arranged.Server[stage*grid.DP:][:grid.DP])

@@ -118,8 +118,8 @@ func TestEveryLossIsAnError(t *testing.T) {
 	}
 }
 
-// TestPauseIsNoLoss checks that a frame is not lost because no message reports its arrival. The receiver reports several
-// frames together, and may not look for long. The sender, which waits for another rank, does not ask.
+// TestPauseIsNoLoss checks that a frame is not lost because no message reports its arrival. The receiver reports
+// several frames together, and may not look for long. The sender, which waits for another rank, does not ask.
 func TestPauseIsNoLoss(t *testing.T) {
 	o := lossy
 	o.Timeout = 0 // the least loss timeout

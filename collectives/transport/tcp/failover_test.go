@@ -387,8 +387,8 @@ func TestPeerClosed(t *testing.T) {
 	}
 }
 
-// TestPeerClosedInFrame: a peer closes its endpoint in the middle of a frame, and this rank leaves the connection before
-// it reads. Land then returns the peer's bytes, and after them an error.
+// TestPeerClosedInFrame: a peer closes its endpoint in the middle of a frame, and this rank leaves the connection
+// before it reads. Land then returns the peer's bytes, and after them an error.
 func TestPeerClosedInFrame(t *testing.T) {
 	all := guarded(t, 2, 2, time.Hour, nil, Failover{})
 	e, p := all[0], all[0].Planes()[1].(transport.Lander)
