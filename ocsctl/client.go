@@ -25,8 +25,10 @@ var (
 	ErrPinned       = errors.New("only an operator moves its circuits")
 )
 
-// PlaneState is a plane's map and its epoch, which counts its switches.
+// PlaneState is a plane as a port sees it.
 type PlaneState struct {
+	// Epoch counts the moves that concern the port: those for a holder that has it and, while none has it, those that
+	// change its circuit. So the ports of a holder count its moves alone, and all are at one epoch.
 	Epoch uint32
 	Map   circuit.Permutation // of ports
 }
@@ -36,11 +38,10 @@ type Lease struct {
 	Mask   uint64 `json:"mask"` // bit j: plane j
 	Holder uint64 `json:"holder"`
 	// Ports are those of the holder's ranks; none: all ports. Only on circuits between them does the holder send, so a
-	// move of the holder waits for their posts only, and only for those of such circuits.
+	// move of the holder waits for their posts only, and only for those of such circuits. Holders of disjoint ports have
+	// a plane at the same time.
 	Ports []int `json:"ports,omitempty"`
-	// Shared: others of disjoint ports that share may hold the planes at the same time. Posts of the holder are refused.
-	Shared bool `json:"shared,omitempty"`
-	// Circuits, only of a shared lease with ports: the controller makes these circuits before it grants the planes. It has
+	// Circuits, only of a lease with ports: the controller makes these circuits before it grants the planes. It has
 	// a map of the holder's ranks for each plane of the mask; none: the circuits stay as they are. The holder checks the
 	// maps after the grant, since a plane may have owners that forbid the move.
 	Circuits []circuit.Permutation `json:"circuits,omitempty"`
@@ -68,8 +69,8 @@ func (l *Lease) Check(ports, planes int) error {
 	switch n := len(l.Circuits); {
 	case n == 0:
 		return nil
-	case !l.Shared || len(l.Ports) == 0:
-		return errors.New("circuits for a lease that is not shared, or names no ports")
+	case len(l.Ports) == 0:
+		return errors.New("circuits for a lease that names no ports")
 	case n != bits.OnesCount64(l.Mask) || n*len(l.Ports) > MaxCircuits:
 		return fmt.Errorf("circuits of %d planes and %d ports, for %d planes", n, len(l.Ports), bits.OnesCount64(l.Mask))
 	}
@@ -98,12 +99,13 @@ type Client interface {
 	// State returns the last known state of a plane (poll; the Map is shared, read-only).
 	State(plane int) PlaneState
 	// Post asks to move plane from epoch to target, which it copies, for the holder that has been granted the plane:
-	// a rank of the holder's communicator knows its number. It returns at once; posting twice is
-	// harmless. Posts with different targets for one epoch fail the plane for all ranks. The controller refuses a post
-	// for another holder, and tells only this port: see Refused.
+	// a rank of the holder's communicator knows its number. Of target, only the circuits between ports of the holder
+	// count, and the others are dark. It returns at once; posting twice is harmless. If a holder's ports post different
+	// targets for one epoch, or a rank whose post is needed has died, all its ports are refused. The controller refuses a
+	// post for another holder, and tells only this port: see Refused.
 	Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error
-	// Poll returns the plane's epoch and, after a failure, its error (poll): conflicting posts, a failed or unverified
-	// switch, lost frames of this port.
+	// Poll returns the plane's epoch and, after a failure, its error (poll): a failed or unverified switch, lost frames of
+	// this port.
 	Poll(plane int) (epoch uint32, err error)
 	// Refused returns why a post of this port for a holder was refused, nil if none was (poll). The result does not
 	// change back, because the holder's ranks and the controller disagree on the plane's state.

@@ -189,8 +189,7 @@ func driftDuring(g *rig, change func() error) error {
 	if err := g.fails(nil, "rank ", "plane 1", "epoch "); err != nil {
 		return err
 	}
-	// The controller finds the change by itself or at the next move. A rank that has lost frames may leave before that.
-	return g.downBecause(1, "port 1|of rank 1|lost its rank")
+	return g.downBecause(1, "port 1|of rank 1") // the controller finds the change by itself or at the next move
 }
 
 // failedMove makes the next moves of plane 1 fail.

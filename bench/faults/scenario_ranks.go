@@ -72,15 +72,15 @@ func healthy(g *rig) error {
 		if err != nil {
 			return err
 		}
-		if p.State != controller.Resident || p.Switches < 20 || p.Failures > 0 {
-			return fmt.Errorf("faults: plane %d is %s after %d switches, with %d failures", j, p.State, p.Switches, p.Failures)
+		if p.State != controller.Resident || p.Switches < 20 {
+			return fmt.Errorf("faults: plane %d is %s after %d switches", j, p.State, p.Switches)
 		}
 		if j > 0 {
 			g.Operator += ", "
 		}
 		g.Operator += fmt.Sprintf("%s: %d switches", p.Name, p.Switches)
 	}
-	return nil
+	return g.inService()
 }
 
 // skippedDrain waits until frames are lost and all ranks have reported it. Ranks may notice before the next reading of
@@ -129,7 +129,21 @@ func killRank(g *rig, moment func() error) error {
 	if err := g.fails([]int{2}, "rank 2|rank of port 2"); err != nil {
 		return err
 	}
-	return g.detached(2)
+	return errors.Join(g.detached(2), g.inService())
+}
+
+// inService checks that no plane has been out of service.
+func (g *rig) inService() error {
+	for j := range planes {
+		p, err := g.status(j)
+		if err != nil {
+			return err
+		}
+		if p.State == controller.Down || p.Failures > 0 {
+			return fmt.Errorf("faults: plane %d is %s, with %d failures: %s", j, p.State, p.Failures, p.Reason)
+		}
+	}
+	return nil
 }
 
 // detached waits for the controller's event that the rank of a port has left without a goodbye.

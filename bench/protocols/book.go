@@ -12,21 +12,14 @@ import (
 )
 
 // book has one plan.
-type book struct {
-	plan, rests *planning.Agreed // of operations that move circuits, or none
-}
+type book struct{ plan *planning.Agreed }
 
 // newBook returns the book of a communicator: its plans begin with a ring on each plane.
 func newBook(cfg *groupConfig) book {
-	b := book{&planning.Agreed{ID: planning.ID{1}}, &planning.Agreed{ID: planning.ID{1}}}
+	b := book{&planning.Agreed{ID: planning.ID{1}}}
 	if !cfg.anywhere {
 		ring := slices.Repeat([]circuit.Permutation{circuit.Shift(len(cfg.ports), 1)}, cfg.planes)
-		move := slices.Repeat([][]plans.Entry{{{Kind: plans.Reconfigure}}}, cfg.planes)
-		b.plan.Plan = &plans.Plan{Initial: ring, Planes: move}
-		b.rests.Plan = &plans.Plan{Initial: ring, Planes: make([][]plans.Entry, cfg.planes)}
-	}
-	if !cfg.share {
-		b.rests = b.plan
+		b.plan.Plan = &plans.Plan{Initial: ring, Planes: make([][]plans.Entry, cfg.planes)}
 	}
 	return b
 }
@@ -35,10 +28,7 @@ func newBook(cfg *groupConfig) book {
 func (book) Version() uint32 { return 1 }
 
 // Row implements [arbiter.Book].
-func (b book) Row(s calls.Shape, _ planeset.Set, _ []circuit.Permutation) (planning.Row, error) {
-	if s.Signature() == groupShape.Signature() {
-		return planning.Row{Best: b.rests}, nil
-	}
+func (b book) Row(calls.Shape, planeset.Set, []circuit.Permutation) (planning.Row, error) {
 	return planning.Row{Best: b.plan}, nil
 }
 

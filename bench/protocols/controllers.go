@@ -3,6 +3,7 @@ package protocols
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"lightpath/bench/protocols/trace"
@@ -311,8 +312,8 @@ type watcher struct {
 }
 
 // Changed implements [controller.Sink].
-func (x *watcher) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
-	n := news{plane, epoch, m, fault}
+func (x *watcher) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
+	n := news{plane, slices.Max(epochs), m, fault, epochs}
 	x.p.w.planes[plane].published(x.p, &x.seen[plane], &n)
 	x.seen[plane] = n
 }

@@ -198,8 +198,7 @@ func (r *rule) leading() error {
 // Intend implements [controller.Journal].
 func (r *rule) Intend(i controller.Intent, done func(error)) {
 	r.local[i.Plane].Intend(i)
-	t := r.p.w.planes[i.Plane]
-	t.intents[i.Epoch] = append(t.intents[i.Epoch], i.To)
+	r.p.w.planes[i.Plane].intend(&i)
 	r.put(done)
 }
 

@@ -35,9 +35,10 @@ func TestExplore(t *testing.T) {
 		return cfg
 	}
 	both := []int{0, 1}
-	// side returns a world of two communicators side by side. The choices begin with the last call of each.
+	// side returns a world of two communicators side by side. The choices begin with the last call of each. If it moves no
+	// circuits, each asks for the plane again.
 	side := func(a, b []int) smallConfig {
-		return smallConfig{share: true, warm: 2, busy: true, comms: []smallComm{{[]int{0, 1}, len(a), a},
+		return smallConfig{share: true, warm: 2, busy: a[2] == 0, comms: []smallComm{{[]int{0, 1}, len(a), a},
 			{[]int{2, 3}, len(b), b}}}
 	}
 	// overlapping returns a world of two communicators with one port in common, so the controller makes circuits for each
@@ -95,11 +96,12 @@ func TestExplore(t *testing.T) {
 				// A circuit leads into the part from outside.
 				cfg.start = circuit.Shift(cfg.ports, 1)
 			}
-			cfg.together = new(bool)
+			cfg.together, cfg.beside = new(bool), new(bool)
 			exploreSmall(t, cfg)
-			side := cfg.share && cfg.comms[1].ports[0] > 1 // a communicator that will move circuits asks for planes alone
-			if side = side && !slices.Contains(cfg.comms[0].shapes, 1); side != *cfg.together {
-				t.Errorf("the communicators share a plane: %v", *cfg.together)
+			side := cfg.share && cfg.comms[1].ports[0] > 1
+			moves := side && slices.Contains(cfg.comms[0].shapes, 1)
+			if side != *cfg.together || moves != *cfg.beside {
+				t.Errorf("the communicators share a plane: %v, and move it: %v", *cfg.together, *cfg.beside)
 			}
 		})
 	}

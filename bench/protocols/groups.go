@@ -81,7 +81,7 @@ type groupConfig struct {
 	script   func(operation int) (shape, skipped int)
 	busy     bool // it has held its planes for too long when its next operation begins
 	anywhere bool // its plan begins with any maps, so planes are not prepared for it
-	share    bool // operations of shape 0 keep their circuits; after one of them, planes are shared
+	share    bool // operations of shape 0 keep their circuits
 }
 
 // await is an Await action under way.
@@ -115,9 +115,6 @@ func newGroup(w ground, cfg *groupConfig, at func(port int) *host) *group {
 	}
 	own := arbiter.Config{Ranks: len(cfg.ports), Site: &g.site, RoundWait: time.Second,
 		Repeats: cfg.repeats, NextUser: g.members[0].machine.NextUser}
-	if cfg.share {
-		own.ShareAfter = 1
-	}
 	g.members[0].machine.OnNext(func() { w.later(func() { g.step(arbiter.Event{Kind: arbiter.Next}) }) })
 	g.machine = arbiter.New(own, view{g.members[0].host, cfg.id}, newBook(cfg))
 	return g
@@ -160,11 +157,8 @@ func (g *group) step(e arbiter.Event) {
 // holds reports whether a communicator that has not failed holds a plane.
 func (g *group) holds(plane int) bool { return g.failed == nil && g.machine.Held().Has(plane) }
 
-// beside reports whether two communicators may hold planes together: they move none, and have no port in common.
-func (g *group) beside(o *group) bool {
-	shared := slices.ContainsFunc(g.cfg.ports, func(p int) bool { return slices.Contains(o.cfg.ports, p) })
-	return g.machine.Shares() && o.machine.Shares() && !shared
-}
+// beside reports whether two communicators may hold planes together: they have no port in common.
+func (g *group) beside(o *group) bool { return g.site.Places.Apart(o.site.Places) }
 
 func (g *group) perform(a *arbiter.Action) {
 	h := g.members[0].host

@@ -37,26 +37,22 @@ type host struct {
 type (
 	hello struct {
 		held    []ocsctl.Lease
-		known   []uint32 // epochs of planes
+		known   []uint32 // epochs of the port, by plane
 		session uint64   // at the controller with the last token; 0: none
 	}
 	welcome struct {
 		held    []ocsctl.Lease
-		states  []news                // by plane
-		past    map[planeEpoch]uint64 // digests of the maps of earlier epochs
+		states  []news // by plane
 		token   uint64
 		session uint64
 		resumed bool // at the same controller
 	}
 	news struct {
-		plane int
-		epoch uint32
-		m     circuit.Permutation
-		fault error
-	}
-	planeEpoch struct {
-		plane int
-		epoch uint32
+		plane  int
+		epoch  uint32 // of the port; for an observer, the newest one
+		m      circuit.Permutation
+		fault  error
+		epochs []uint32 // by port, only for an observer
 	}
 	refusal struct {
 		plane  int
@@ -100,7 +96,7 @@ func (h *host) hello() hello {
 	for _, holder := range slices.Sorted(maps.Keys(h.held)) {
 		l := ocsctl.Lease{Holder: holder, Mask: h.held[holder]}
 		if g := h.ground.group(holder); g != nil {
-			l.Ports, l.Shared = g.cfg.ports, g.machine.Shares()
+			l.Ports = g.cfg.ports
 		}
 		m.held = append(m.held, l)
 	}
@@ -164,7 +160,7 @@ func (h *host) granted(m grant) {
 }
 
 // welcome gives back planes that were released meanwhile, and repeats posts and requests at another controller. A post
-// that happened must have led to the plane's map.
+// that happened must have led to the port's circuit.
 func (h *host) welcome(m welcome) {
 	same := m.token == h.token
 	h.ready, h.token = true, m.token
@@ -202,28 +198,22 @@ func (h *host) welcome(m welcome) {
 	}
 }
 
-// verify refuses posts for past epochs of a controller that has taken over, unless they have happened.
+// verify refuses posts for past epochs of a controller that has taken over, unless they have happened: the port's
+// circuit is that of the last one.
 func (h *host) verify(m *welcome) {
 	for _, v := range m.states {
-		var last *agree
-		for i := range h.posts {
-			if p := &h.posts[i]; p.plane == v.plane && p.epoch < v.epoch {
-				last = p
+		var past []agree
+		for _, p := range h.posts {
+			if p.plane == v.plane && p.epoch < v.epoch {
+				past = append(past, p)
 			}
 		}
-		for i := range h.posts {
-			p := &h.posts[i]
-			if p.plane != v.plane || p.epoch >= v.epoch {
-				continue
-			}
-			digest, known := m.past[planeEpoch{p.plane, p.epoch + 1}]
-			if p.epoch+1 == v.epoch {
-				digest, known = v.m.Digest(), true
-			}
-			if !known || digest != p.target.Digest() || p == last && v.m[h.port] != p.target[h.port] {
-				h.refused[refusal{p.plane, p.holder}] = fmt.Errorf("another controller has plane %d at epoch %d: %w",
-					p.plane, v.epoch, ocsctl.ErrUnknownMap)
-			}
+		if len(past) == 0 || v.m[h.port] == past[len(past)-1].target[h.port] {
+			continue
+		}
+		for _, p := range past {
+			h.refused[refusal{p.plane, p.holder}] = fmt.Errorf("another controller has plane %d at epoch %d: %w",
+				p.plane, v.epoch, ocsctl.ErrUnknownMap)
 		}
 	}
 }

@@ -21,9 +21,9 @@ const (
 	movingCircuit = "frame on a moving circuit" // no circuit moves while data is on it
 	darkSuccess   = "success in the dark"       // a plane in service has the light of its map
 	oldWriter     = "old writer"                // no controller changes a switch after its successor has
-	twoMaps       = "two maps of one epoch"     // one epoch of a plane has one map, for each rank
-	epochBack     = "epoch goes back"           // the epochs of a plane in service only rise, for each rank
-	twoHolders    = "two holders"               // communicators hold a plane together only if none of them moves it
+	twoMaps       = "two maps of one epoch"     // one epoch of a port has one map of the ports of its communicator
+	epochBack     = "epoch goes back"           // the epochs of a port in service only rise
+	twoHolders    = "two holders"               // communicators hold a plane together only if they have no port in common
 	notGranted    = "planes not granted"        // a rank uses a ticket for its own operation, on planes that it holds
 	twoPlans      = "two plans"                 // all ranks of an operation get one ticket
 	returnsItself = "returns by itself"         // a disabled or failed plane waits for an operator
@@ -99,26 +99,53 @@ func (t *truth) published(p *process, before, n *news) {
 		return // ranks leave it
 	}
 	excused := t.disturbed
-	if failed == nil && n.epoch == before.epoch+1 { // the end of a move, after which the switch was verified
+	if failed == nil && before.m != nil && !slices.Equal(n.epochs, before.epochs) { // a move has ended and was verified
 		excused = t.changed-t.disturbedAt < int64(time.Second)
+		t.countBeside(before, n)
 	}
 	if lit := t.lit(); !excused && !litFor(n.m, lit, func(port int) bool { return out[port] != "" }) {
-		w.violate(darkSuccess, "plane %d: in service at epoch %d with map %v, the light goes %v, ports out: %v", t.plane,
-			n.epoch, n.m, lit, out)
+		w.violate(darkSuccess, "plane %d: in service at epochs %d with map %v, the light goes %v, ports out: %v", t.plane,
+			n.epochs, n.m, lit, out)
 	}
-	if t.good != nil && int32(n.epoch-t.good.epoch) < 0 {
+	if t.good != nil && isBehind(n.epochs, t.good.epochs) {
 		t.good = nil // the journal lacks a move: ranks that know its epoch take the plane out of service
 		return
 	}
 	if t.good != nil && !t.isWanted(n.m) && !w.store.lost {
-		w.violate(adopts, "plane %d: in service at epoch %d with map %v, after %v and moves to %v", t.plane, n.epoch, n.m,
-			t.good.m, t.intents)
+		w.violate(adopts, "plane %d: in service at epochs %d with map %v, after %d with %v", t.plane, n.epochs, n.m,
+			t.good.epochs, t.good.m)
 	}
 	t.good = n
 	missed := controller.CauseOf(failed) == controller.CauseNotAsWanted && out != nil // it returns without these ports
 	if failed != nil && !t.ordered && ofDevice(failed) && !missed {
 		w.violate(returnsItself, "plane %d: in service again at epoch %d, without an operator, after: %v", t.plane, n.epoch,
 			failed)
+	}
+}
+
+// isBehind reports whether a port has an earlier epoch than before.
+func isBehind(epochs, before []uint32) bool {
+	for p, epoch := range before {
+		if int32(epochs[p]-epoch) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// countBeside counts a move for a communicator that holds the plane together with another one.
+func (t *truth) countBeside(before, n *news) {
+	moved, holders := false, 0
+	for _, g := range t.w.groups {
+		if !g.holds(t.plane) {
+			continue
+		}
+		holders++
+		from, to := g.site.Places.Restrict(nil, before.m), g.site.Places.Restrict(nil, n.m)
+		moved = moved || !from.Equal(to)
+	}
+	if moved && holders > 1 {
+		t.w.result.Beside++
 	}
 }
 
@@ -150,37 +177,56 @@ func (w *world) told(h *host, n *news) {
 	switch {
 	case int32(n.epoch-was.epoch) < 0:
 		w.violate(epochBack, "port %d: plane %d in service at epoch %d after epoch %d", h.port, n.plane, n.epoch, was.epoch)
-	case n.epoch == was.epoch && n.epoch > 0 && was.fault == nil && !w.planes[n.plane].onTheWay(n.epoch, was.m, n.m):
+	case n.epoch == was.epoch && n.epoch > 0 && was.fault == nil && !w.planes[n.plane].isOneMap(h, was.m, n):
 		w.violate(twoMaps, "port %d: plane %d: epoch %d has map %v, and later %v", h.port, n.plane, n.epoch, was.m, n.m)
 	}
 }
 
-// onTheWay reports whether a map is that of its epoch, or already has some circuits of the next move. A controller that
-// takes over during a move continues the move.
-func (t *truth) onTheWay(epoch uint32, was, m circuit.Permutation) bool {
-	return was.Equal(m) || slices.ContainsFunc(t.intents[epoch], func(to circuit.Permutation) bool {
-		for port := range m {
-			if m[port] != was[port] && m[port] != to[port] && m[port] != circuit.Dark {
+// isOneMap reports whether news of an epoch that a rank knows has the same circuit of its port, and the same circuits
+// between the ranks of an operation under way. A circuit out of a communicator may have gone dark.
+func (t *truth) isOneMap(h *host, was circuit.Permutation, n *news) bool {
+	port := func(m circuit.Permutation) circuit.Permutation { return m[h.port : h.port+1] }
+	if !(n.m[h.port] == circuit.Dark && h.leadsOut(was[h.port])) && !t.onTheWay(h.port, was, n, port) {
+		return false
+	}
+	for _, g := range h.groups {
+		ranks := func(m circuit.Permutation) circuit.Permutation { return g.site.Places.Restrict(nil, m) }
+		m := g.at(h.port)
+		if m.stage == moving && m.machine.Ticket().Use.Has(t.plane) && !t.onTheWay(h.port, was, n, ranks) {
+			return false
+		}
+	}
+	return true
+}
+
+// leadsOut reports whether a circuit of the host's port to another one is not inside all its communicators.
+func (h *host) leadsOut(to int) bool {
+	return len(h.groups) == 0 || slices.ContainsFunc(h.groups, func(g *group) bool { return g.at(to) == nil })
+}
+
+// onTheWay reports whether a part of a map is that of the port's epoch, or already has some circuits of the port's next
+// move. A controller that takes over during a move continues the move.
+func (t *truth) onTheWay(port int, was circuit.Permutation, n *news, part func(m circuit.Permutation) circuit.Permutation,
+) bool {
+	from, now := part(was), part(n.m)
+	return from.Equal(now) || slices.ContainsFunc(t.intents, func(i intent) bool {
+		to := part(i.to)
+		for k := range now {
+			if now[k] != from[k] && now[k] != to[k] && now[k] != circuit.Dark {
 				return false
 			}
 		}
-		return true
+		return int32(i.epochs[port]-n.epoch) > 0
 	})
 }
 
-// isWanted reports whether a map consists of circuits of the last map in service and of moves since then.
+// isWanted reports whether a map consists of circuits of the last map in service and of moves that had not ended then.
 func (t *truth) isWanted(m circuit.Permutation) bool {
 	for port, to := range m {
-		known := to == t.good.m[port]
-		for epoch, moves := range t.intents {
-			if epoch < t.good.epoch {
-				continue
-			}
-			for _, w := range moves {
-				known = known || to == w[port] || to == circuit.Dark && w[port] != t.good.m[port]
-			}
-		}
-		if !known {
+		if to != t.good.m[port] && !slices.ContainsFunc(t.intents, func(i intent) bool {
+			asks := to == i.to[port] || to == circuit.Dark && i.to[port] != t.good.m[port]
+			return asks && isBehind(t.good.epochs, i.epochs)
+		}) {
 			return false
 		}
 	}
@@ -231,11 +277,39 @@ func (w *world) tookOver(p *process) {
 	}
 }
 
-// granted checks a grant: no plane is disabled.
+// granted checks a grant: no plane is disabled, and the controller has told each rank one map of its epoch.
 func (w *world) granted(x *session, id, mask uint64) {
+	if w.store.leader != x.p.rule {
+		return
+	}
 	for j, t := range w.planes {
-		if mask>>j&1 != 0 && t.disabled && w.store.leader == x.p.rule && !w.store.lost {
+		if mask>>j&1 == 0 {
+			continue
+		}
+		if t.disabled && !w.store.lost {
 			w.violate(returnsItself, "plane %d: disabled by an operator, and granted to request %d of port %d", j, id, x.port)
+		}
+		t.oneMap(x, id)
+	}
+}
+
+// oneMap checks that the ranks of the communicator that gets a plane know the circuits between them if they know the
+// epoch.
+func (t *truth) oneMap(leader *session, id uint64) {
+	for _, g := range t.w.groups {
+		if h := g.members[0].host; h.port != leader.port || h.wants[g.cfg.id].id != id {
+			continue
+		}
+		for _, port := range g.cfg.ports {
+			x := leader.p.sessions[port]
+			if x == nil {
+				continue
+			}
+			was, m := g.site.Places.Restrict(nil, x.begun[t.plane]), g.site.Places.Restrict(nil, x.mail[t.plane].m)
+			if !was.Equal(m) {
+				t.w.violate(twoMaps, "port %d: plane %d is granted to holder %d at epoch %d with map %v, which was %v", port,
+					t.plane, g.cfg.id, x.mail[t.plane].epoch, m, was)
+			}
 		}
 	}
 }
@@ -257,7 +331,7 @@ func (m *member) misuse(g *circuits.Ticket) string {
 }
 
 // ticket implements [ground]: all ranks of an operation get one ticket, its communicator holds the planes, and no other
-// does.
+// with a port in common does.
 func (w *world) ticket(m *member, t *circuits.Ticket) {
 	g := m.g
 	same := t.Ticket
@@ -282,11 +356,7 @@ func (w *world) ticket(m *member, t *circuits.Ticket) {
 	}
 	for _, o := range w.groups {
 		both := o.machine.Held() & g.machine.Held()
-		switch {
-		case o == g || both == 0:
-		case g.beside(o):
-			w.result.Shared++
-		case inCharge(o) && inCharge(g):
+		if o != g && both != 0 && !g.beside(o) && inCharge(o) && inCharge(g) {
 			w.violate(twoHolders, "holders %d and %d have planes %#x", g.cfg.id, o.cfg.id, uint64(both))
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"lightpath/shim/control"
 )
 
-// job is a set of ranks with communicators: one of all ranks, and one of all but the first if there are enough.
+// job is a set of ranks with communicators: one of all ranks, one of all but the first if there are enough and, in a
+// world that shares, two of one half each.
 type job struct {
 	w      *world
 	name   string
@@ -91,11 +92,19 @@ func (j *job) tick(life int) {
 
 // open creates the communicators.
 func (j *job) open() {
-	for first := 0; first <= 1 && len(j.ports)-first >= 2; first++ {
+	all, half, share := j.ports, len(j.ports)/2, j.w.cfg.Share != 0
+	parts := [][]int{all, all[1:]}
+	if share {
+		parts = append(parts, all[:half], all[half:])
+	}
+	for i, ports := range parts {
+		if len(ports) < 2 || i == 3 && half < 2 {
+			continue
+		}
 		j.w.holders++
-		g := newGroup(j.w, &groupConfig{id: j.w.holders, ports: j.ports[first:], size: j.w.cfg.Ports,
+		g := newGroup(j.w, &groupConfig{id: j.w.holders, ports: ports, size: j.w.cfg.Ports,
 			planes: j.w.cfg.Planes, keeps: 3, timeout: operationTimeout, repeats: repeats(j.w.cfg.Repeats),
-			script: j.w.script, share: j.w.cfg.Share != 0},
+			script: j.w.script, share: share, anywhere: share && i == 0 && half > 1},
 			func(p int) *host { return j.w.ports[p].host })
 		j.groups = append(j.groups, g)
 		j.w.groups[g.cfg.id] = g
@@ -120,7 +129,7 @@ func (j *job) open() {
 func (j *job) goOn(port int) {
 	for {
 		for len(j.program) <= j.at[port] {
-			next := len(j.program) % 3 % len(j.groups)
+			next := len(j.program) % (len(j.groups) + 1) % len(j.groups)
 			if j.w.choose.Choose(32) == 31 {
 				next = len(j.groups) - 1 - next
 			}
@@ -145,7 +154,7 @@ func repeats(n int) int {
 
 // script repeats three operations, mostly.
 func (w *world) script(i int) (shape, skipped int) {
-	if shape = 0; i%3 == 2 && w.cfg.Share == 0 {
+	if shape = 0; i%3 == 2 {
 		shape = 1
 	}
 	switch w.choose.Choose(16) {

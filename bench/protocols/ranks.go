@@ -284,9 +284,8 @@ func (m *member) bind() {
 }
 
 func (m *member) post(plane, move int) {
-	target := m.machine.Overlay(plane, m.moves[plane][move])
 	m.host.post(agree{plane: plane, epoch: m.machine.Base()[plane] + uint32(move) - 1, holder: m.g.cfg.id,
-		target: target})
+		target: m.machine.Ports(m.moves[plane][move])})
 }
 
 // advance continues on a plane, and reports whether there may be more to do.

@@ -18,7 +18,7 @@ type Config struct {
 	Jobs        int      // that share the ports and contend for the planes
 	Unfenced    int      // 1: switches do not know the tokens of controllers
 	Repeats     int      // of operations, after which tickets go out ahead; 1: they never do
-	Share       int      // 1: most operations keep their circuits, and communicators share planes
+	Share       int      // 1: most operations keep their circuits, and halves of jobs have communicators
 	Turns       int      // 1: each rank makes one call at a time, in the order of its job's program
 	Operations  int      // after which the run heals and ends
 	Faults      []string // names of the faults that may happen; empty: all
@@ -33,7 +33,7 @@ type Result struct {
 	Trace      trace.Trace
 	Operations int           // that have ended, with success or not
 	Ahead      int           // tickets that ranks used without asking
-	Shared     int           // tickets for planes that another communicator held too
+	Beside     int           // moves for communicators while others held the plane, too
 	Time       time.Duration // simulated
 	Coverage   Coverage      // which faults happened in which states
 	Violation  error         // of the first invariant that did not hold; nil: all held

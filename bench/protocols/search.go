@@ -15,7 +15,7 @@ type Summary struct {
 	Runs       int
 	Operations int
 	Ahead      int // tickets that ranks used without asking
-	Shared     int // tickets for planes that another communicator held too
+	Beside     int // moves for communicators while others held the plane, too
 	Simulated  time.Duration
 	Coverage   Coverage
 	Hash       uint64 // of the trace of the last run
@@ -26,7 +26,7 @@ func (s *Summary) Add(r *Result) {
 	s.Runs++
 	s.Operations += r.Operations
 	s.Ahead += r.Ahead
-	s.Shared += r.Shared
+	s.Beside += r.Beside
 	s.Simulated += r.Time
 	if s.Coverage == nil {
 		s.Coverage = Coverage{}

@@ -17,9 +17,10 @@ type session struct {
 	id         uint64
 	port       int
 	at         controller.Attachment
-	c          *connection // nil: it is broken
-	mail       []news      // by plane, the newest
-	dirty      []bool      // has not been sent
+	c          *connection           // nil: it is broken
+	mail       []news                // by plane, the newest
+	dirty      []bool                // has not been sent
+	begun      []circuit.Permutation // by plane: the first map of the port's epoch
 	refused    []refused
 	told       int      // of refused
 	wanted     []wanted // news for leases that the rank has
@@ -72,28 +73,16 @@ func (p *process) attach(c *connection, m hello) error {
 		}
 	}
 	clear(x.dirty)
-	c.tell(welcome{held: held, states: slices.Clone(x.mail), past: pastOf(&shot), token: p.rule.token, session: x.id,
-		resumed: resumed})
+	c.tell(welcome{held: held, states: slices.Clone(x.mail), token: p.rule.token, session: x.id, resumed: resumed})
 	x.flush()
 	p.touch()
 	return nil
 }
 
-// pastOf returns the digests of the maps that planes had at epochs of earlier controllers.
-func pastOf(s *controller.Snapshot) map[planeEpoch]uint64 {
-	past := map[planeEpoch]uint64{}
-	for j := range s.Planes {
-		for _, p := range s.Planes[j].Past {
-			past[planeEpoch{j, p.Epoch}] = p.Digest
-		}
-	}
-	return past
-}
-
 func newSession(p *process, port int) *session {
 	p.nextID++
 	return &session{p: p, id: p.nextID, port: port, mail: make([]news, p.w.cfg.Planes),
-		dirty: make([]bool, p.w.cfg.Planes), asked: map[uint64]*grant{}}
+		dirty: make([]bool, p.w.cfg.Planes), begun: make([]circuit.Permutation, p.w.cfg.Planes), asked: map[uint64]*grant{}}
 }
 
 // serve handles a message of the rank.
@@ -127,8 +116,11 @@ func (x *session) serve(m any) {
 }
 
 // Changed implements [controller.Sink].
-func (x *session) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
-	x.mail[plane], x.dirty[plane] = news{plane, epoch, m, fault}, true
+func (x *session) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
+	if x.begun[plane] == nil || x.mail[plane].epoch != epochs[x.port] {
+		x.begun[plane] = m
+	}
+	x.mail[plane], x.dirty[plane] = news{plane: plane, epoch: epochs[x.port], m: m, fault: fault}, true
 	x.wake()
 }
 

@@ -23,7 +23,7 @@ func (c *Config) Sizes() []Size {
 		{"ports", &c.Ports, 6, 2, 64, "ports of each switch"},
 		{"unfenced", &c.Unfenced, 0, 0, 1, "1: switches do not know the tokens of controllers"},
 		{"repeats", &c.Repeats, 2, 1, 9, "how often operations repeat before tickets go out ahead; 1: they never do"},
-		{"share", &c.Share, 0, 0, 1, "1: most operations keep their circuits, and communicators share planes"},
+		{"share", &c.Share, 0, 0, 1, "1: most operations keep their circuits, and halves of jobs have communicators"},
 		{"turns", &c.Turns, 0, 0, 1, "1: each rank makes one call at a time, in the order of its job's program"},
 		{"operations", &c.Operations, 100, 1, 1 << 30, "collectives of a run, after which all faults end"},
 	}

@@ -27,8 +27,9 @@ type smallConfig struct {
 	repeats       int   // after which tickets go out ahead
 	busy          bool  // each communicator has held its planes for too long when its next operation begins
 	prepare       bool  // planes are prepared for tickets ahead
-	share         bool  // operations of shape 0 keep their circuits, and communicators share planes
+	share         bool  // operations of shape 0 keep their circuits
 	together      *bool // becomes true when two communicators hold a plane
+	beside        *bool // becomes true when one of them moves it then
 	// order lists, by port, the communicators in the order in which its rank calls them; nil: in any order.
 	order [][]int
 }
@@ -87,8 +88,8 @@ type smallFrame struct {
 }
 
 type smallEpoch struct {
-	plane int
-	epoch uint32
+	plane, port int
+	epoch       uint32 // of the port
 }
 
 // smallPost is a rank's agreement to a move.
@@ -96,7 +97,7 @@ type smallPost struct {
 	holder      uint64
 	port, plane int
 	epoch       uint32
-	target      uint64 // digest
+	target      uint64 // digest of the map of the holder's ranks
 }
 
 // smallStep is a step that may happen.
@@ -317,7 +318,8 @@ func (w *small) later(f func()) { w.local = append(w.local, f) }
 
 // agreed implements [ground].
 func (w *small) agreed(h *host, p *agree) {
-	w.posted[smallPost{p.holder, h.port, p.plane, p.epoch, p.target.Digest()}] = true
+	ranks := w.group(p.holder).site.Places.Restrict(nil, p.target)
+	w.posted[smallPost{p.holder, h.port, p.plane, p.epoch, ranks.Digest()}] = true
 }
 
 // group implements [ground].

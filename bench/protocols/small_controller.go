@@ -109,7 +109,7 @@ func (d smallDevice) Map(plane int) (circuit.Permutation, error) {
 // OnSettled implements [controller.Timed].
 func (d smallDevice) OnSettled(f func(plane int)) { d.w.settled = f }
 
-// begin makes a device move. No data may be on a circuit that changes, and the communicator that moves the plane must
+// begin makes a device move. No data may be on a circuit that changes, and the communicators whose circuits change must
 // have agreed.
 func (w *small) begin(plane int) {
 	pl := &w.planes[plane]
@@ -119,9 +119,8 @@ func (w *small) begin(plane int) {
 		w.violate("old order", "plane %d: an order of controller %d from %v, light %v", plane, m.Token, m.From, pl.light)
 		return
 	}
-	if !slices.ContainsFunc(w.groups, func(g *group) bool { return w.agrees(g, plane, m) }) {
-		w.violate("no agreement", "plane %d moves at epoch %d from %v to %v without the agreement of the ranks of a "+
-			"communicator", plane, m.Epoch, m.From, m.To)
+	if why := w.disagreed(plane, m); why != "" {
+		w.violate("no agreement", "plane %d moves at epoch %d from %v to %v: %s", plane, m.Epoch, m.From, m.To, why)
 	}
 	pl.token, pl.target = m.Token, m.To
 	pl.light = pl.light.Clone()
@@ -137,23 +136,55 @@ func (w *small) begin(plane int) {
 	}
 }
 
-// agrees reports whether a communicator has agreed to a move: it waits for shared planes with these circuits, or all
-// its ranks have posted whose circuits between ports of the communicator change.
-func (w *small) agrees(g *group, plane int, m *controller.Move) bool {
-	needed := []int{}
-	asks := g.members[0].host.wants[g.cfg.id]
-	from, to := g.site.Places.Restrict(nil, m.From), g.site.Places.Restrict(nil, m.To)
-	for r, port := range g.cfg.ports {
-		if from[r] != to[r] {
-			needed = append(needed, port)
+// disagreed returns what a move lacks; "": nothing. A communicator that holds the plane has agreed if circuits between
+// its ranks change. Each new circuit is inside a communicator that has agreed, and each one that ends has an end there.
+func (w *small) disagreed(plane int, m *controller.Move) string {
+	i := w.records[plane].Intent
+	if i == nil || !i.To.Equal(m.To) {
+		return "the journal has no such intent"
+	}
+	moved := make([]*group, w.cfg.ports) // by port: the communicator that has agreed
+	for _, g := range w.groups {
+		from, to := g.site.Places.Restrict(nil, m.From), g.site.Places.Restrict(nil, m.To)
+		if !w.agrees(g, i, from, to) {
+			if g.holds(plane) && !from.Equal(to) {
+				return fmt.Sprintf("communicator %d has not agreed", g.cfg.id)
+			}
+			continue
+		}
+		for _, port := range g.cfg.ports {
+			moved[port] = g
+		}
+		*w.cfg.beside = *w.cfg.beside || g.holds(plane) && slices.ContainsFunc(w.groups, func(o *group) bool {
+			return o.holds(plane) && o.beside(g)
+		})
+	}
+	for port, to := range m.To {
+		switch from := m.From[port]; {
+		case to != from && to != circuit.Dark && (moved[port] == nil || moved[port] != moved[to]),
+			to != from && from != circuit.Dark && moved[port] == nil && moved[from] == nil:
+			return fmt.Sprintf("nobody has agreed for port %d", port)
 		}
 	}
-	if asks.Shared && to.Equal(asks.Circuits[plane]) {
+	return ""
+}
+
+// agrees reports whether a communicator has agreed to the part of an intent between its ranks: it waits for planes with
+// these circuits, or all ranks have posted whose circuits change.
+func (w *small) agrees(g *group, i *controller.Intent, from, to circuit.Permutation) bool {
+	if asks := g.members[0].host.wants[g.cfg.id]; asks.Circuits != nil && to.Equal(asks.Circuits[i.Plane]) {
 		return true
 	}
-	return len(needed) > 0 && !slices.ContainsFunc(needed, func(port int) bool {
-		return !w.posted[smallPost{g.cfg.id, port, plane, m.Epoch, m.To.Digest()}]
-	})
+	for r, port := range g.cfg.ports {
+		epoch := i.Epoch
+		if i.Epochs != nil {
+			epoch = i.Epochs[port] - 1
+		}
+		if from[r] != to[r] && !w.posted[smallPost{g.cfg.id, port, i.Plane, epoch, to.Digest()}] {
+			return false
+		}
+	}
+	return !from.Equal(to)
 }
 
 // serve makes the controller handle a message of a host.
@@ -164,8 +195,7 @@ func (w *small) serve(h *host, m any) {
 	case hello:
 		sink := &smallSink{w: w, h: h}
 		*at, err = w.core.Attach(sink, controller.AttachOptions{Port: h.port, Held: m.held, Known: m.known})
-		shot, _ := w.core.Snapshot() // the core has not stopped
-		h.down.send(welcome{held: m.held, states: sink.early, past: pastOf(&shot), token: w.token})
+		h.down.send(welcome{held: m.held, states: sink.early, token: w.token})
 		sink.early, sink.ready = nil, true
 	case agree:
 		err = (*at).Post(m.plane, m.epoch, m.holder, m.target)
@@ -188,9 +218,9 @@ type smallSink struct {
 }
 
 // Changed implements [controller.Sink].
-func (s *smallSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
-	n := news{plane, epoch, m, fault}
-	s.w.published(plane, &n)
+func (s *smallSink) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
+	n := news{plane: plane, epoch: epochs[s.h.port], m: m, fault: fault}
+	s.w.published(s.h, &n)
 	if !s.ready {
 		s.early = append(s.early, n)
 		return
@@ -212,16 +242,33 @@ func (s *smallSink) Wanted(holder, mask uint64) { s.h.down.send(wanted{holder, m
 // Closed implements [controller.Sink].
 func (*smallSink) Closed(error) {}
 
-// published notes the map that a controller publishes for an epoch. An epoch never has another map.
-func (w *small) published(plane int, n *news) {
-	if n.fault != nil {
+// published notes the map that a controller publishes for an epoch of a port. This epoch never has another circuit of
+// the port, except that one out of its lease may end, and never other circuits between the ports of its lease.
+func (w *small) published(h *host, n *news) {
+	k := smallEpoch{n.plane, h.port, n.epoch}
+	known := w.epochs[k]
+	switch {
+	case n.fault != nil:
+		return
+	case known == nil:
+		known = n.m.Clone() // without circuits that do not matter: they would be further states
+		for p := range known {
+			if !slices.ContainsFunc(h.groups, func(g *group) bool { return g.at(p) != nil }) {
+				known[p] = circuit.Dark
+			}
+		}
+		w.epochs[k] = known
 		return
 	}
-	k := smallEpoch{plane, n.epoch}
-	if known := w.epochs[k]; known != nil && !known.Equal(n.m) {
-		w.violate("two maps of one epoch", "plane %d: epoch %d has map %v, and later %v", plane, n.epoch, known, n.m)
+	other := n.m[h.port] != known[h.port] && (n.m[h.port] != circuit.Dark || !h.leadsOut(known[h.port]))
+	for _, g := range h.groups {
+		p := g.site.Places
+		other = other || g.holds(n.plane) && !p.Restrict(nil, n.m).Equal(p.Restrict(nil, known))
 	}
-	w.epochs[k] = n.m
+	if other {
+		w.violate("two maps of one epoch", "plane %d: port %d: epoch %d has map %v, and later %v", n.plane, h.port, n.epoch,
+			known, n.m)
+	}
 }
 
 // send puts data of a group on a circuit.

@@ -1,9 +1,11 @@
 package protocols
 
 import (
+	"slices"
 	"time"
 
 	"lightpath/bench/protocols/trace"
+	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
 
@@ -18,17 +20,32 @@ type truth struct {
 	disturbed            bool  // a fault may have changed light, and the controller has not had time to notice
 	quietFrom            int64 // since when a controller has watched the switch without a break
 
-	writer   *rule                            // of the last message to the switch
-	newest   uint64                           // token of the newest rule that has changed circuits
-	intents  map[uint32][]circuit.Permutation // by epoch; news of an epoch may arrive late
-	good     *news                            // the last state in service; nil: none is known
-	orders   int                              // to enable the plane, since the last order to disable it
-	asked    int                              // changes that operators have asked for, without an answer
-	ordered  bool                             // an operator has asked for a change since the last failure
-	disabled bool                             // an operator was told so, and has not enabled it since
-	setAt    int64                            // when an operator last asked to set the plane; 0: never
-	setEpoch uint32                           // the epoch of the plane then
-	set      circuit.Permutation              // an operator was told so, and no circuit has changed since; nil: none
+	writer   *rule               // of the last message to the switch
+	newest   uint64              // token of the newest rule that has changed circuits
+	intents  []intent            // news may arrive late, so intents stay
+	good     *news               // the last state in service; nil: none is known
+	orders   int                 // to enable the plane, since the last order to disable it
+	asked    int                 // changes that operators have asked for, without an answer
+	ordered  bool                // an operator has asked for a change since the last failure
+	disabled bool                // an operator was told so, and has not enabled it since
+	setAt    int64               // when an operator last asked to set the plane; 0: never
+	setEpoch uint32              // the epoch of the plane then
+	set      circuit.Permutation // an operator was told so, and no circuit has changed since; nil: none
+}
+
+// intent is a move that a controller has begun, or wanted to: for one communicator or more, or for an operator.
+type intent struct {
+	to     circuit.Permutation
+	epochs []uint32 // of the ports, after the move
+}
+
+// intend notes an intent.
+func (t *truth) intend(i *controller.Intent) {
+	own := intent{i.To, i.Epochs}
+	if own.epochs == nil {
+		own.epochs = slices.Repeat([]uint32{i.Epoch + 1}, len(i.To))
+	}
+	t.intents = append(t.intents, own)
 }
 
 // frame is data of an operation on a circuit.
@@ -44,8 +61,7 @@ type frame struct {
 const noticed = 20 * time.Second
 
 func newTruth(w *world, plane int) *truth {
-	t := &truth{w: w, plane: plane, s: w.switches[plane], frames: make([]*frame, w.cfg.Ports),
-		intents: map[uint32][]circuit.Permutation{}}
+	t := &truth{w: w, plane: plane, s: w.switches[plane], frames: make([]*frame, w.cfg.Ports)}
 	t.s.taken = t.taken
 	return t
 }

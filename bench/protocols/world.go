@@ -297,6 +297,9 @@ func describe(m any) string {
 		if m.fault != nil {
 			return fmt.Sprintf("plane %d epoch %d: %v", m.plane, m.epoch, m.fault)
 		}
+		if m.epochs != nil {
+			return fmt.Sprintf("plane %d epochs %d: %v", m.plane, m.epochs, m.m)
+		}
 		return fmt.Sprintf("plane %d epoch %d: %v", m.plane, m.epoch, m.m)
 	case refused:
 		return fmt.Sprintf("refused on plane %d: %v", m.plane, m.why)

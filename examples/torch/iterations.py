@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Times iterations over planes in the kernel, on four ranks, by turns in five ways. Needs root.
+"""Times iterations over planes in the kernel by turns in five ways. Needs root.
 
     iterations.py --modes ddp,sharded,moe,pipeline --reconfig 1ms,5ms,25ms --rounds 3
-    iterations.py --modes ../traces/tp-dp.json
+    iterations.py --modes ../traces/groups.json --ranks 8
 
 off     circuits, or packet planes where these are faster; each call has its own plan (LIGHTPATH_ITERATION=off)
 auto    the same; calls that repeat are planned together (the default)
@@ -33,7 +33,7 @@ from lightpath import command_path
 sys.path.append(os.path.join(HERE, "..", "python"))
 import replay
 
-RANKS, MTU = 4, 9000
+MTU = 9000
 HOSTS = os.path.join(HERE, "..", "..", "bench", "hosts.sh")
 # Arguments of train.py: an iteration takes 100 to 300 ms on two cores.
 MODES = {
@@ -72,8 +72,8 @@ class Fabrics:
     def __init__(self, args, directory, stack):
         self.args, self.directory, self.stack, self.tag = args, directory, stack, f"lpi{os.getpid()}"
         wire = f"{args.mbps * (MTU + 14) / (MTU - 52):.1f}mbit"  # bandwidth of the payload is the same as on circuits
-        stack.callback(subprocess.run, ["bash", HOSTS, "down", self.tag, str(RANKS)])
-        hosts = [self.tag, str(RANKS), str(args.planes), wire, str(MTU)]
+        stack.callback(subprocess.run, ["bash", HOSTS, "down", self.tag, str(args.ranks)])
+        hosts = [self.tag, str(args.ranks), str(args.planes), wire, str(MTU)]
         for command in "up", "circuits":
             subprocess.run(["bash", HOSTS, command, *hosts], check=True)
         stated = self._measure() if args.packet_planes == "measured" else args.packet_planes
@@ -85,7 +85,7 @@ class Fabrics:
         """Measures what packet planes cost. Returns their field of a fabric file."""
         bench = [command_path(), *"bench allreduce -b 64K -e 1M -i 5 --algorithm ring --fit --json -".split()]
         ranks = []
-        for rank in range(RANKS):
+        for rank in range(self.args.ranks):
             inside = ["ip", "netns", "exec", f"{self.tag}-{rank}", *bench]
             env = {**os.environ, **self._environment(), "RANK": str(rank)}
             ranks.append(subprocess.Popen(inside, env=env, stdout=subprocess.PIPE))
@@ -101,8 +101,8 @@ class Fabrics:
         """Variables of ranks that use packet planes."""
         interfaces = ",".join(f"e{p}" for p in range(self.args.planes))
         return {
-            "WORLD_SIZE": str(RANKS), "MASTER_PORT": "29500", "MASTER_ADDR": "10.77.0.1", "GLOO_SOCKET_IFNAME": "e0",
-            "NCCL_SOCKET_IFNAME": f"={interfaces}",
+            "WORLD_SIZE": str(self.args.ranks), "MASTER_PORT": "29500", "MASTER_ADDR": "10.77.0.1",
+            "GLOO_SOCKET_IFNAME": "e0", "NCCL_SOCKET_IFNAME": f"={interfaces}",
             "LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": str(self.args.planes),
         }  # fmt: skip
 
@@ -115,10 +115,10 @@ class Fabrics:
             name=name,
             costs="alpha: 100us, hop: 30us",
             more="pinned_by: job\n" if pinned else self.packets,
-            ranks=RANKS,
+            ranks=self.args.ranks,
             reconfig=reconfig,
         )
-        maps = [[r ^ (1 + p % 2) for r in range(RANKS)] for p in range(self.args.planes)]
+        maps = [[r ^ (1 + p % 2) for r in range(self.args.ranks)] for p in range(self.args.planes)]
         command = [command_path(), "fabric"]
         self.stack.callback(subprocess.run, [*command, "down", "--fabric", fabric], stdout=2)
         subprocess.run([*command, "up", "--fabric", fabric], check=True, stdout=2)
@@ -153,7 +153,7 @@ class Fabrics:
             program, env["LIGHTPATH_ALGORITHM"] = train.main, self.args.algorithms
             arguments = f"--ways lightpath:{mode} --steps {warmup + iterations} --out {out} {MODES[mode]}".split()
         ranks = []
-        for rank in range(RANKS):
+        for rank in range(self.args.ranks):
             host = None if way == "memory" else f"/run/netns/{self.tag}-{rank}"
             own = {**env, "RANK": str(rank), **(more or {})}
             ranks.append(FORK.Process(target=be_rank, args=(host, own, program, arguments)))
@@ -197,6 +197,7 @@ def arguments():
     parser.add_argument("--modes", default="ddp,sharded,moe,pipeline", help="ways of train.py, or traces")
     parser.add_argument("--ways", default="off,auto,static,packet,memory")
     parser.add_argument("--reconfig", default="1ms,5ms,25ms", help="switching times")
+    parser.add_argument("--ranks", type=int, default=4, help="those of a trace")
     parser.add_argument("--planes", type=int, default=2)
     parser.add_argument("--mbps", type=int, default=100, help="of a plane")
     parser.add_argument(

@@ -83,35 +83,28 @@ type LightMeter interface {
 // Intent is a move that ranks or an operator asked for. The core journals it when the first rank posts, so that it
 // is usually durable when the last rank posts.
 type Intent struct {
-	Plane int
-	Epoch uint32
-	To    circuit.Permutation
+	Plane  int
+	Epoch  uint32 // of the plane before the move
+	To     circuit.Permutation
+	Epochs []uint32 // of the ports after the move; nil: Epoch+1 for all
 }
 
 // Recovered is the state of a plane in the journal; see [Config.Recovered].
 type Recovered struct {
-	// Epoch is the epoch that ranks know, so that their operations continue. If the controller before may have
-	// published later epochs than the journal has, Epoch is above all of them.
-	Epoch    uint32
-	Map      circuit.Permutation
-	Intent   *Intent // the last move, if the journal does not have its end
-	Failed   bool    // the plane was out of service
-	Disabled string  // why an operator disabled the plane; "": not disabled
-	// Past lists, oldest first, the last epochs that began with a move, as far as the journal has them. The plane has
-	// not failed since. A rank that missed these epochs learns from it whether its post has happened.
-	Past      []PastMap
+	// Epoch and Epochs (by port; nil: Epoch for all) are the epochs that ranks know, so that their operations continue.
+	// If the controller before may have published later epochs than the journal has, Epoch is above all of them.
+	Epoch     uint32
+	Epochs    []uint32
+	Map       circuit.Permutation
+	Intent    *Intent          // the last move, if the journal does not have its end
+	Failed    bool             // the plane was out of service
+	Disabled  string           // why an operator disabled the plane; "": not disabled
 	Jobs      []Job            // that have ports on the plane
 	Baselines map[int]Baseline // of the power of ports
 	Moved     map[int]Moved    // ports that are at another port of the switch than in the fabric file
 	Trial     *Trial           // a change that is to be confirmed; nil: none
 	// FailedMoves are the ports that a move has failed at, and why; see [Event.FailedMove].
 	FailedMoves map[int]string
-}
-
-// PastMap is the map that a plane had at an epoch.
-type PastMap struct {
-	Epoch  uint32
-	Digest uint64 // of the map
 }
 
 // Journal makes the controller's state durable. Methods are called from the core and must
@@ -177,6 +170,8 @@ type Event struct {
 	Trial    *Trial              `json:"trial,omitempty"` // of Commanded
 	// Baselines are the changed baselines, by port.
 	Baselines map[int]Baseline `json:"baselines,omitempty"`
+	// Epochs, of Switched, are those of the ports after the event; nil: Epoch for all. Clients do not get them.
+	Epochs []uint32 `json:"-"`
 	// Of Failed; clients do not get them. Desired is the map at which the plane may return.
 	Cause   Cause               `json:"-"`
 	Desired circuit.Permutation `json:"-"`
@@ -211,9 +206,9 @@ type Snapshot struct {
 type PlaneSnapshot struct {
 	Name     string              `json:"name"`
 	State    PlaneState          `json:"state"`
-	Reason   string              `json:"reason,omitempty"` // of Down
-	Cause    Cause               `json:"-"`                // of Down, the class of Reason; clients do not get it
-	Epoch    uint32              `json:"epoch"`
+	Reason   string              `json:"reason,omitempty"`  // of Down
+	Cause    Cause               `json:"-"`                 // of Down, the class of Reason; clients do not get it
+	Epoch    uint32              `json:"epoch"`             // counts its moves; no port has a later one
 	Map      circuit.Permutation `json:"map"`               // of a failed plane: that of its device now; nil: unknown
 	Desired  circuit.Permutation `json:"desired,omitempty"` // nil: the same as Map
 	Target   circuit.Permutation `json:"target,omitempty"`  // while Waiting or Moving
@@ -222,12 +217,11 @@ type PlaneSnapshot struct {
 	Unlit    []int               `json:"unlit,omitempty"`    // ports whose circuit receives no light
 	Dim      []int               `json:"dim,omitempty"`      // ports that receive less than their baseline; see Baseline
 	Out      []PortOut           `json:"out,omitempty"`      // ports out of service, while the plane serves others
-	Holders  []LeaseSnapshot     `json:"holders,omitempty"`  // more than one: all share it
+	Holders  []LeaseSnapshot     `json:"holders,omitempty"`  // of disjoint ports
 	Trial    *Trial              `json:"trial,omitempty"`    // a change that is to be confirmed
 	Verified string              `json:"verified,omitempty"` // how the circuits were verified; "": they are not as desired
 	Switches uint64              `json:"switches"`
 	Failures uint64              `json:"failures"`
-	Past     []PastMap           `json:"-"`       // see Recovered; of the controllers before; clients do not get it
 	Posts    uint64              `json:"posts"`   // of ranks
 	Refused  uint64              `json:"refused"` // refused posts
 }
@@ -245,7 +239,6 @@ type LeaseSnapshot struct {
 	Port   int       `json:"port"`
 	Holder uint64    `json:"holder"`
 	Mask   uint64    `json:"mask"`
-	Shared bool      `json:"shared,omitempty"` // others may hold the planes too
 	Since  time.Time `json:"since"`
 	Job    string    `json:"job,omitempty"` // the job of the port, on one of these planes
 }
@@ -253,9 +246,9 @@ type LeaseSnapshot struct {
 // Sink receives the news of one attachment. The core calls its methods; they must not block. The map is shared and
 // read-only.
 type Sink interface {
-	// Changed: a plane's epoch, map or fault (nil: none) has changed, as the sink's port sees it. A sink without a port
-	// gets a *[BadPorts] as the fault if it is one of those ports only.
-	Changed(plane int, epoch uint32, m circuit.Permutation, fault error)
+	// Changed: a plane's epochs (by port), map or fault (nil: none) have changed, the fault as the sink's port sees it. A
+	// sink without a port gets a *[BadPorts] as the fault if it is one of those ports only. epochs is read-only, too.
+	Changed(plane int, epochs []uint32, m circuit.Permutation, fault error)
 	// Refused: a post of this port for a holder was refused. why wraps ocsctl.ErrStaleEpoch if the epoch is past,
 	// ocsctl.ErrNotHolder if another holder has the plane, and ocsctl.ErrPinned if only operators may move it.
 	Refused(plane int, holder uint64, why error)
@@ -277,9 +270,9 @@ type AttachOptions struct {
 	// after a takeover the rank gets them back. Attach fails with ErrHeld if another rank has claimed one of the
 	// planes, and at any other time: the leases have ended.
 	Held []ocsctl.Lease
-	// Known lists, by plane, the newest epoch that an earlier controller has published to the rank; nil: none has. A
-	// plane with a lower epoch goes out of service, since the journal has lost changes. Without a journal, Known is
-	// ignored.
+	// Known lists, by plane, the newest epoch of the port that an earlier controller has published; nil: none has. A
+	// plane that gives the port a lower one goes out of service, since the journal has lost changes. Without a journal,
+	// Known is ignored.
 	Known []uint32
 	// Data is passed to the core's [DataPath], to share with the port; nil: nothing.
 	Data any

@@ -102,7 +102,7 @@ func (m *machine) attach(a *attachment, o AttachOptions, now int64) error {
 	if m.ports[o.Port] != nil {
 		return fmt.Errorf("port %d: %w", o.Port, ErrPortBusy)
 	}
-	if err := m.learn(a, o.Known, now); err != nil {
+	if err := m.learn(o.Port, o.Known, now); err != nil {
 		return err
 	}
 	if err := m.claim(a, o.Held, now); err != nil {

@@ -151,7 +151,7 @@ func (b *BadPorts) touches(from, observed circuit.Permutation, mv *move) (ports 
 		return nil
 	}
 	all := mv.order != nil && mv.order.job == nil
-	for p, to := range mv.target {
+	for p, to := range mv.to {
 		if observed[p] != to {
 			ports = append(ports, p, to, observed[p])
 		} else if to != circuit.Dark && (all || from[p] != to) {
@@ -213,11 +213,11 @@ func (m *machine) renew(pl *plane, found *BadPorts, now int64) {
 func (m *machine) missed(pl *plane, observed circuit.Permutation, found *BadPorts, now int64) {
 	mv, from := pl.move, pl.m
 	ports := found.touches(from, observed, &mv)
-	partial := pl.fault == nil && between(observed, from, mv.target)
-	for _, p := range changing(observed, mv.target) {
-		partial = partial && (slices.Contains(ports, p) || slices.Contains(ports, mv.target[p]))
+	partial := pl.fault == nil && between(observed, from, mv.to)
+	for _, p := range changing(observed, mv.to) {
+		partial = partial && (slices.Contains(ports, p) || slices.Contains(ports, mv.to[p]))
 	}
-	m.install(pl, observed, now)
+	m.install(pl, observed, nil, now)
 	if partial {
 		pl.desired = pl.m // no order asks for the target any more
 		// Before the failure: else the next controller might know of the failure alone, and serve the ports.

@@ -11,19 +11,21 @@ import (
 // Bounds of the barrier. A rank waits for its plane between two posts, except for the last ones of an operation, so
 // correct ranks need only a few epochs ahead.
 const (
-	maxAhead  = 4096 // epochs that a post may be ahead of the plane
-	keepPast  = 1024 // past epochs whose moves the barrier remembers
-	maxRounds = 64   // epochs with posts at one time
+	maxAhead  = 4096 // epochs that a post may be ahead of its port
+	keepPast  = 1024 // past moves that the barrier remembers
+	maxRounds = 64   // rounds of one holder at one time
 )
 
 // barrier collects the posts of one plane. It has no clock and does no I/O; the core owns it.
 type barrier struct {
 	rounds map[roundKey]*round
-	past   map[uint32]circuit.Permutation // target of the move that ended each past epoch
-	spare  []*round                       // to reuse
+	past   map[roundKey]circuit.Permutation // targets of rounds that have ended in a move
+	ended  []roundKey                       // the keys of past, at most keepPast, the oldest at oldest
+	oldest int
+	spare  []*round // to reuse
 }
 
-// roundKey identifies a move that ports agree on. Posts of different holders are kept apart.
+// roundKey identifies a move that the ports of a holder agree on. Epochs are those of these ports.
 type roundKey struct {
 	epoch  uint32
 	holder uint64
@@ -31,35 +33,35 @@ type roundKey struct {
 
 // round holds the posts of one epoch for one holder; all have the same target.
 type round struct {
-	target circuit.Permutation
-	first  int    // the port that posted first, for messages
-	began  int64  // time of the first post
-	posted []bool // by port
-	from   int    // the move waits for no port below it
+	target circuit.Permutation // of ports; only circuits inside the holder's lease count
+	first  int                 // the port that posted first, for messages
+	began  int64               // time of the first post
+	posted []bool              // by port
+	from   int                 // the move waits for no port below it
 }
 
 func newBarrier() *barrier {
-	return &barrier{rounds: map[roundKey]*round{}, past: map[uint32]circuit.Permutation{}}
+	return &barrier{rounds: map[roundKey]*round{}, past: map[roundKey]circuit.Permutation{}}
 }
 
-// late reports whether a post is for an epoch before the plane's, cur. A late post for the move that ended its epoch
+// late reports whether a post is for an epoch before the port's, cur. A late post for the move that ended its epoch
 // is accepted and changes nothing; err is ErrStaleEpoch for any other.
-func (b *barrier) late(cur uint32, port int, epoch uint32, target circuit.Permutation) (late bool, err error) {
-	if epoch >= cur {
+func (b *barrier) late(cur uint32, port int, k roundKey, target circuit.Permutation) (late bool, err error) {
+	if k.epoch >= cur {
 		return false, nil
 	}
-	if was, known := b.past[epoch]; known && same(was, target) {
+	if was, known := b.past[k]; known && same(was, target) {
 		return true, nil
 	}
-	return true, fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", port, epoch, cur, ocsctl.ErrStaleEpoch)
+	return true, fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", port, k.epoch, cur, ocsctl.ErrStaleEpoch)
 }
 
-// post records that port agrees to a move to target; cur is the plane's epoch. The barrier keeps target. A repeated
+// post records that port agrees to a move to target; cur is the port's epoch. The barrier keeps target. A repeated
 // post changes nothing.
 func (b *barrier) post(cur uint32, port int, k roundKey, target circuit.Permutation, now int64) error {
 	r := b.rounds[k]
 	switch {
-	case r == nil && (k.epoch-cur > maxAhead || len(b.rounds) >= maxRounds):
+	case r == nil && (k.epoch-cur > maxAhead || b.waiting(k.holder) >= maxRounds):
 		return fmt.Errorf("post of port %d for epoch %d, plane is at %d: too far ahead: %w",
 			port, k.epoch, cur, ocsctl.ErrStaleEpoch)
 	case r == nil:
@@ -71,6 +73,16 @@ func (b *barrier) post(cur uint32, port int, k roundKey, target circuit.Permutat
 	}
 	r.posted[port] = true
 	return nil
+}
+
+// waiting returns the number of a holder's rounds.
+func (b *barrier) waiting(holder uint64) (n int) {
+	for k := range b.rounds {
+		if k.holder == holder {
+			n++
+		}
+	}
+	return n
 }
 
 // round returns an empty round.
@@ -96,15 +108,21 @@ func changing(cur, target circuit.Permutation) []int {
 	return ports
 }
 
-// done ends all rounds of an epoch; target is the map that the plane was moved to.
-func (b *barrier) done(epoch uint32, target circuit.Permutation) {
-	for k := range b.rounds {
-		if k.epoch == epoch {
-			b.drop(k)
-		}
+// done ends a round after the plane has moved to its target.
+func (b *barrier) done(k roundKey) {
+	r := b.rounds[k]
+	if r == nil {
+		return
 	}
-	b.past[epoch] = target
-	delete(b.past, epoch-keepPast)
+	b.past[k] = r.target
+	b.drop(k)
+	if len(b.ended) < keepPast {
+		b.ended = append(b.ended, k)
+		return
+	}
+	delete(b.past, b.ended[b.oldest])
+	b.ended[b.oldest] = k
+	b.oldest = (b.oldest + 1) % keepPast
 }
 
 // recheck resets round.from, since a port has got a rank.

@@ -32,14 +32,15 @@ func TestBarrierForgets(t *testing.T) {
 	if m.posted[1] || y.posted[0] || !same(m.target, two) || !same(y.target, one) {
 		t.Errorf("rounds share posts: %+v, %+v", m, y)
 	}
-	b.done(0, two)
+	b.done(mine)
+	b.done(yours)
 	if len(b.rounds) != 0 {
 		t.Errorf("rounds of a past epoch: %v", b.rounds)
 	}
-	for k := uint64(1); k < maxRounds+1; k++ {
-		post(0, roundKey{1, k}, one)
+	for epoch := uint32(1); epoch < maxRounds+1; epoch++ {
+		post(0, roundKey{epoch, 1}, one)
 	}
-	if err := b.post(0, 0, roundKey{1, maxRounds + 1}, one, 0); err == nil {
+	if err := b.post(0, 0, roundKey{maxRounds + 1, 1}, one, 0); err == nil {
 		t.Error("too many rounds")
 	}
 	for k, r := range b.rounds {
@@ -47,10 +48,13 @@ func TestBarrierForgets(t *testing.T) {
 			t.Errorf("round %+v is not its own: %+v", k, r)
 		}
 	}
+	b.reset()
 	for epoch := range uint32(2 * keepPast) {
-		b.done(epoch, one)
+		post(0, roundKey{epoch, 1}, one)
+		b.done(roundKey{epoch, 1})
 	}
-	if len(b.past) > keepPast {
-		t.Errorf("%d past epochs", len(b.past))
+	_, oldest := b.past[roundKey{keepPast, 1}]
+	if len(b.past) != keepPast || !oldest {
+		t.Errorf("%d past rounds", len(b.past))
 	}
 }

@@ -18,8 +18,6 @@ const (
 	CauseNotAsWanted  Cause = "not-as-intended"
 	CauseUnknown      Cause = "unknown-outcome"
 	CauseFenced       Cause = "fenced"
-	CauseConflict     Cause = "conflict"
-	CausePortLost     Cause = "port-lost"
 	CauseFramesLost   Cause = "frames-lost"
 	CauseDisabled     Cause = "disabled"
 	CauseUnresponsive Cause = "unresponsive"
@@ -43,8 +41,6 @@ var causes = []struct {
 	{CauseFenced, []error{driver.ErrFenced, ErrNotLeader}},
 	{CauseJournal, []error{errIntent, errLost, ErrJournal}},
 	{CauseDrift, []error{errDrift, driver.ErrDrift}},
-	{CauseConflict, []error{ocsctl.ErrConflict}},
-	{CausePortLost, []error{ocsctl.ErrPortLost}},
 	{CauseFramesLost, []error{ocsctl.ErrFramesLost}},
 	{CauseNotAsWanted, []error{driver.ErrNotAsIntended, driver.ErrNotMatching, driver.ErrUnwell}},
 	{CauseUnknown, []error{driver.ErrUnknownOutcome, ocsctl.ErrUnknownMap}},

@@ -34,8 +34,6 @@ func TestCauses(t *testing.T) {
 		{fmt.Errorf("%w: %w: %w", errIntent, context.DeadlineExceeded, ocsctl.ErrReconfFailed), CauseJournal},
 		{ErrJournal, CauseJournal},
 		{fmt.Errorf("%w: %w", ErrNotLeader, driver.ErrFenced), CauseFenced},
-		{fmt.Errorf("%w: port 1", ocsctl.ErrConflict), CauseConflict},
-		{ocsctl.ErrPortLost, CausePortLost},
 		{ocsctl.ErrFramesLost, CauseFramesLost},
 		{errors.New("disabled, drift, timeout"), CauseOther},
 	} {

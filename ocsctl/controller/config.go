@@ -101,10 +101,10 @@ type DataPath interface {
 	Step(now int64) (next int64)
 	// Darken stops the circuits of these ports, which start to move, and drops the data on them.
 	Darken(plane int, ports []int, now int64)
-	// Install puts map m in force. Its new circuits exist from epoch made on.
-	Install(plane int, m circuit.Permutation, made uint32, now int64)
-	// Advance sets the plane's epoch. began is the start of the move to it, or 0 if nothing moved.
-	Advance(plane int, epoch uint32, began, now int64)
+	// Install puts map m in force. New circuits exist from the epochs made on, by port.
+	Install(plane int, m circuit.Permutation, made []uint32, now int64)
+	// Advance sets the epoch of the plane, and of its ports. began is the start of the move, or 0 if nothing moved.
+	Advance(plane int, epoch uint32, epochs []uint32, began, now int64)
 	// Attach passes AttachOptions.Data, which a port's rank shares with the data path. After Detach, the data path
 	// does not use it any more.
 	Attach(port int, data any, now int64)

@@ -364,18 +364,4 @@ func TestDisabledPlanesAreLookedAt(t *testing.T) {
 	if err := r.core.Enable(0, "ann"); err != nil || r.plane(0).State != Resident {
 		t.Error(err, r.plane(0))
 	}
-	// Its ranks fail it while it is disabled, and go: the fault goes with them, the order stays.
-	r.hold(1)
-	require.NoError(t, r.core.Disable(0, "cleaning", "ann"))
-	r.post(0, 0, 0, circuit.Shift(3, 0))
-	r.post(1, 0, 0, circuit.AllDark(3))
-	if r.page.faults[0] == nil {
-		t.Fatal("different maps are no fault")
-	}
-	for p := range 3 {
-		r.s[p].Detach(true)
-	}
-	if p := r.plane(0); r.page.faults[0] != nil || p.State != Down || !strings.Contains(p.Reason, "cleaning") {
-		t.Errorf("%v, %+v", r.page.faults[0], p)
-	}
 }

@@ -10,21 +10,32 @@ import (
 	"lightpath/plans/circuit"
 )
 
+// forgiving is a rig with a journal, whose plane 0 has failed for a while. It returns when its ranks have left.
+func forgiving(t *testing.T) (*testRig, *testJournal) {
+	var j *testJournal
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		journaled(&j)(r, c)
+		withTimed(r, c)
+		c.Forgive = true
+	})
+	j.answer(r)
+	r.timed.unwell[0] = errors.New("no light")
+	r.timed.news(0)
+	r.timed.unwell[0] = nil
+	want(t, "no light", r.page.faults[0], ocsctl.ErrPlaneDown)
+	return r, j
+}
+
 // TestRestoreWaitsForTheJournal: after a takeover, the epoch of a plane that has failed and returned is not below the
 // published one.
 func TestRestoreWaitsForTheJournal(t *testing.T) {
-	var j *testJournal
-	r := newTestRig(t, 2, 1, journaled(&j))
-	j.answer(r)
-	r.hold(1)
-	r.post(0, 0, 0, circuit.Shift(2, 0))
-	r.s[1].Detach(false)
-	want(t, "a lost port", r.page.faults[0], ocsctl.ErrPortLost)
-	r.s[0].Detach(true)
+	r, j := forgiving(t)
+	for _, s := range r.s {
+		s.Detach(true)
+	}
 	if r.page.epochs[0] != 0 || r.page.faults[0] == nil {
 		t.Fatal("returned at a new epoch, and the journal does not have the fault")
 	}
-	j.err = errors.New("disk full") // the answer to the intent; the next is to the fault
 	j.answer(r)
 	if r.page.epochs[0] != 1 || r.page.faults[0] != nil {
 		t.Error(r.page.epochs[0], r.page.faults[0])
@@ -83,10 +94,10 @@ func TestKnownEpoch(t *testing.T) {
 		{"the same", Recovered{Epoch: 7, Map: was}, false, 7, 7, false},
 		{"an older one", Recovered{Epoch: 7, Map: was}, false, 3, 7, false},
 		{"a newer one", Recovered{Epoch: 7, Map: was}, false, 9, 9, true},
-		{"the end of a move, whose circuits went back", Recovered{Epoch: 8, Map: was, Intent: &Intent{0, 7, to}}, false, 8, 8,
+		{"the end of a move, whose circuits went back", Recovered{Epoch: 8, Map: was, Intent: &Intent{Epoch: 7, To: to}}, false, 8, 8,
 			true},
-		{"the same, late", Recovered{Epoch: 8, Map: was, Intent: &Intent{0, 7, to}}, true, 7, 7, false},
-		{"a newer one, late", Recovered{Epoch: 8, Map: was, Intent: &Intent{0, 7, to}}, true, 9, 9, true},
+		{"the same, late", Recovered{Epoch: 8, Map: was, Intent: &Intent{Epoch: 7, To: to}}, true, 7, 7, false},
+		{"a newer one, late", Recovered{Epoch: 8, Map: was, Intent: &Intent{Epoch: 7, To: to}}, true, 9, 9, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
@@ -184,21 +195,18 @@ func TestForgiveAfterTheGraceTime(t *testing.T) {
 // TestForgiveDuringSet: a plane whose ranks leave does not return while an operator's move of it waits for the journal.
 // Its epoch would then not be the one of the intent.
 func TestForgiveDuringSet(t *testing.T) {
-	var j *testJournal
-	r := newTestRig(t, 2, 1, journaled(&j))
-	j.answer(r)
-	r.hold(1)
-	r.post(0, 0, 0, circuit.Shift(2, 0))
-	r.s[1].Detach(false)
-	r.release(1)
+	r, j := forgiving(t)
 	j.answer(r)
 	moved := r.set(0, circuit.AllDark(2))
-	r.s[0].Detach(true)
+	for _, s := range r.s {
+		s.Detach(true)
+	}
 	if r.page.epochs[0] != 0 || r.page.faults[0] == nil {
 		t.Error("returned during a set", r.page.epochs[0])
 	}
 	j.answer(r)
 	r.pass(time.Second)
+	r.timed.news(0)
 	j.answer(r)
 	if m := r.dev.moves; *moved != nil || len(m) != 1 || m[0].Epoch != 0 || r.page.epochs[0] != 1 ||
 		r.page.faults[0] != nil {

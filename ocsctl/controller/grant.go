@@ -29,8 +29,8 @@ func (m *machine) grant(now int64) {
 	if m.over != nil || m.grace != 0 || len(m.lease.queue)+len(m.lease.making) == 0 {
 		return
 	}
-	for _, g := range m.lease.grants(m.down, m.moving(), now) {
-		if g.granted != 0 && g.circuits != nil {
+	for _, g := range m.lease.grants(m.down, m.moving, now) {
+		if g.granted != 0 && !m.made(&g) {
 			m.lease.making = append(m.lease.making, g)
 			continue
 		}
@@ -50,14 +50,25 @@ func (m *machine) down(h *leaseHolder) (mask uint64) {
 	return mask
 }
 
-// moving returns the planes whose device moves, or moves next for a job.
-func (m *machine) moving() (mask uint64) {
+// moving returns the planes that move at ports of a holder, or move next for a job.
+func (m *machine) moving(h *leaseHolder) (mask uint64) {
 	for j, pl := range m.planes {
-		if pl.move.on || pl.forJob() {
+		if pl.movesAt(h) || pl.forJob() {
 			mask |= 1 << j
 		}
 	}
 	return mask
+}
+
+// movesAt reports whether the plane moves, and the move concerns a port of a holder.
+func (pl *plane) movesAt(h *leaseHolder) bool {
+	mv := &pl.move
+	for p := 0; mv.on && p < len(pl.m); p++ {
+		if h.at(p) && (mv.epochs == nil || mv.epochs[p] != pl.epochs[p] || mv.to[p] != pl.m[p]) {
+			return true
+		}
+	}
+	return false
 }
 
 // answer answers a request.

@@ -9,13 +9,13 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// lease grants the use of planes. A lease is exclusive, or shared: its holder posts no move. Several shared leases of
-// disjoint ports hold a plane together. A request gets all its planes at once, so no holder waits for more planes.
-// Requests that have a plane in common are granted in their order, so every request is granted in the end.
+// lease grants the use of planes. Leases of disjoint ports hold a plane together, and each moves its own circuits. A
+// request gets all its planes at once, so no holder waits for more planes. Requests of which no two can hold a plane
+// together are granted in their order, so every request is granted in the end.
 type lease struct {
 	held   [MaxPlanes][]leaseHolder // by plane
 	queue  []leaseRequest
-	making []grant // hold their planes already, and wait for the circuits that they asked for
+	making []grant // hold their planes already, and wait for a move; see makeCircuits
 }
 
 // leaseHolder is a holder of a plane. The lease ends with the attachment at the latest.
@@ -23,14 +23,13 @@ type leaseHolder struct {
 	a      *attachment
 	holder uint64
 	places *circuit.Placement // of the holder's ranks; nil: at all ports
-	shared bool
 	since  int64
 	told   bool // that a request waits for the plane, or that it has been disabled
 }
 
 // holder returns the holder that a lease has at an attachment.
 func (c *Config) holder(a *attachment, l *ocsctl.Lease) leaseHolder {
-	h := leaseHolder{a: a, holder: l.Holder, shared: l.Shared}
+	h := leaseHolder{a: a, holder: l.Holder}
 	if len(l.Ports) > 0 {
 		h.places = circuit.Place(l.Ports, c.Ports)
 	}
@@ -41,7 +40,7 @@ func (c *Config) holder(a *attachment, l *ocsctl.Lease) leaseHolder {
 func (h *leaseHolder) at(port int) bool { return h.places == nil || h.places.Has(port) }
 
 // circuit returns where a port's circuit in a map leads, [circuit.Dark] unless both ends are inside the lease. The
-// holder has data on no other circuit, and no other communicator has data on the plane.
+// holder has data on no other circuit, and no other holder has data on these.
 func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
 	if to := m[port]; to != circuit.Dark && h.at(port) && h.at(to) {
 		return to
@@ -49,11 +48,18 @@ func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
 	return circuit.Dark
 }
 
-// beside reports whether a lease may hold a plane together with its present holders.
+// apply returns a map of the plane, at, with the holder's circuits of target.
+func (h *leaseHolder) apply(at, target circuit.Permutation) circuit.Permutation {
+	if h.places == nil {
+		return target
+	}
+	return h.places.Overlay(nil, at, h.places.Restrict(nil, target))
+}
+
+// beside reports whether a lease may hold a plane together with its present holders: they have no port in common.
 func (h *leaseHolder) beside(holders []leaseHolder) bool {
 	for i := range holders {
-		o := &holders[i]
-		if !h.shared || !o.shared || h.places == nil || o.places == nil || !h.places.Apart(o.places) {
+		if o := &holders[i]; h.places == nil || o.places == nil || !h.places.Apart(o.places) {
 			return false
 		}
 	}
@@ -95,21 +101,25 @@ type grant struct {
 }
 
 // grants removes from the queue the requests that can be answered now, and returns the answers in order. A request
-// gets no planes that are down for its holder, and does not wait for them. It waits for planes that move: a holder
-// counts epochs from its grant, and the move may be the holder's before. An attachment that is not in the journal yet
-// gets none.
-func (l *lease) grants(down func(*leaseHolder) uint64, moving uint64, now int64) []grant {
-	blocked := moving
+// gets no planes that are down for its holder, and does not wait for them. It waits for planes that move at its ports,
+// because the move may be that of an earlier holder, and behind earlier requests that have a port in common with it. An
+// attachment that is not in the journal yet gets none.
+func (l *lease) grants(down, moving func(*leaseHolder) uint64, now int64) []grant {
 	var answered []grant
+	var waiting []leaseRequest
 	l.queue = slices.DeleteFunc(l.queue, func(q leaseRequest) bool {
 		want := q.mask &^ down(&q.leaseHolder)
 		if want == 0 {
 			answered = append(answered, grant{q, 0})
 			return true
 		}
-		free := want&blocked == 0 && q.a.recorded && l.admits(&q.leaseHolder, want)
+		free := want&moving(&q.leaseHolder) == 0 && q.a.recorded && l.admits(&q.leaseHolder, want)
+		for i := range waiting {
+			free = free && (waiting[i].mask&want == 0 || q.beside([]leaseHolder{waiting[i].leaseHolder}))
+		}
 		if !free {
-			blocked |= want
+			q.mask = want
+			waiting = append(waiting, q)
 			return false
 		}
 		h := q.leaseHolder
@@ -161,10 +171,22 @@ func (l *lease) give(mask uint64, to leaseHolder) {
 	}
 }
 
-// mover returns the lease whose holder may move a plane, nil if there is none.
-func (l *lease) mover(plane int) *leaseHolder {
-	if held := l.held[plane]; len(held) > 0 && !held[0].shared {
-		return &held[0]
+// find returns the lease that a holder has on a plane, nil if it has none.
+func (l *lease) find(plane int, holder uint64) *leaseHolder {
+	for i := range l.held[plane] {
+		if h := &l.held[plane][i]; h.holder == holder {
+			return h
+		}
+	}
+	return nil
+}
+
+// of returns the lease of a plane that has a port, nil if none has.
+func (l *lease) of(plane, port int) *leaseHolder {
+	for i := range l.held[plane] {
+		if h := &l.held[plane][i]; h.at(port) {
+			return h
+		}
 	}
 	return nil
 }
@@ -182,59 +204,69 @@ func (l *lease) take(mask uint64, matches func(*leaseHolder) bool) (freed uint64
 	return freed
 }
 
-// mayMove returns nil if a port may post a move of a plane for a holder. It depends on the lease of the plane:
+// mayMove returns nil if a port may post a move of a plane for a holder. It depends on the lease that has the port:
 //
-//	lease        post
-//	held         any port that names the holder: the ranks of its communicator know it
-//	held, shared no port
-//	claimable    any port; the plane does not move before its holder has claimed it
-//	free         no port
+//	lease      post
+//	held       of the holder: the ranks of its communicator know its number
+//	claimable  any; the plane does not move for it before its holder has claimed it
+//	none       none
 //
-// A plane is claimable if it has no holder during the grace time after a takeover. No port may move a pinned plane, and
+// A port is claimable if no lease has it during the grace time after a takeover. No port may move a pinned plane, and
 // only the ports of a job its circuits.
 func (m *machine) mayMove(pl *plane, port int, holder uint64, target circuit.Permutation) error {
-	held, h := m.lease.held[pl.index], m.lease.mover(pl.index)
+	h := m.lease.of(pl.index, port)
 	switch {
 	case m.over != nil:
 		return m.over
-	case len(held) == 0 && m.grace != 0: // the holder may still claim it
-	case len(held) == 0:
-		return fmt.Errorf("the plane has no holder, and holder %s would move it: %w",
-			ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+	case h == nil && m.grace != 0: // the holder may still claim it, and is checked then
+		return nil
 	case h == nil:
-		return fmt.Errorf("holder %s of port %d shares the plane, and holder %s would move it: %w",
-			ocsctl.HolderName(held[0].holder), held[0].a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+		return fmt.Errorf("no holder has the plane at this port, and holder %s would move it: %w",
+			ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+	case m.lease.makingOf(pl.index, h) != nil:
+		return fmt.Errorf("holder %s of port %d waits for its circuits, and holder %s would move the plane: %w",
+			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
 	case h.holder != holder:
 		return fmt.Errorf("holder %s of port %d has the plane, which holder %s would move: %w",
 			ocsctl.HolderName(h.holder), h.a.port, ocsctl.HolderName(holder), ocsctl.ErrNotHolder)
+	case pl.PinnedBy == "" && len(pl.bad) == 0 && pl.owners == nil:
+		return nil
 	}
-	if err := pl.pinned(target); err != nil {
-		return err
-	}
-	if err := pl.leaves(target); err != nil {
-		return err
-	}
-	return pl.keeps(pl.m, target, pl.jobOf(port))
+	return pl.permits(pl.jobOf(port), h.apply(pl.m, target))
 }
 
-// refuseOthers refuses, on some planes, the posts that do not name the plane's holder. They came while the plane had
-// another holder or, after a takeover, before its holder had claimed it.
+// permits returns nil if ranks may move the plane to a map, else the reason; by is their job, or nil.
+func (pl *plane) permits(by *Job, to circuit.Permutation) error {
+	if err := pl.pinned(to); err != nil {
+		return err
+	}
+	if err := pl.leaves(to); err != nil {
+		return err
+	}
+	return pl.keeps(pl.m, to, by)
+}
+
+// refuseOthers refuses, on some planes, the posts by which a port may not move the plane any more: leases have ended,
+// or began with a claim after a takeover.
 func (m *machine) refuseOthers(planes uint64) {
 	for j, pl := range m.planes {
-		if planes>>j&1 == 0 || len(m.lease.held[j]) == 0 && m.grace != 0 {
+		if planes>>j&1 == 0 {
 			continue
 		}
-		h := m.lease.mover(j)
 		for k, r := range pl.barrier.rounds {
-			if h != nil && h.holder == k.holder {
-				continue
-			}
-			posted, target := slices.Clone(r.posted), r.target
-			pl.barrier.drop(k)
-			for port, has := range posted {
-				if a := m.ports[port]; has && a != nil {
-					m.refuse(pl, a, k.holder, m.mayMove(pl, port, k.holder, target))
+			for port, has := range r.posted {
+				if !has {
+					continue
 				}
+				if err := m.mayMove(pl, port, k.holder, r.target); err != nil {
+					r.posted[port] = false
+					if a := m.ports[port]; a != nil {
+						m.refuse(pl, a, k.holder, err)
+					}
+				}
+			}
+			if !slices.Contains(r.posted, true) {
+				pl.barrier.drop(k)
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func TestPostsOfStrangers(t *testing.T) {
 			t.Fatalf("a stranger's post: epoch %d, %v, %v", r.page.epochs[0], r.page.faults[0], r.dev.moves)
 		}
 	}
-	free := []string{"the plane has no holder"}
+	free := []string{"no holder has the plane at this port"}
 	as(1, 0, at, free...) // a move that changes nothing
 	for p := range 4 {
 		as(p, 0, to, free...)
@@ -69,7 +69,7 @@ func TestPostsOfStrangers(t *testing.T) {
 		t.Error("the holder's own move that changes nothing was lost")
 	}
 	// Every port may repeat a post of a move that is complete.
-	require.NoError(t, r.s[3].Post(0, 0, stranger, to))
+	r.post(3, 0, 0, to)
 	if len(r.s[3].refused) != 0 {
 		t.Error(r.s[3].refused)
 	}
@@ -87,7 +87,7 @@ func TestPostsEndWithTheUse(t *testing.T) {
 			r.hold(1)
 			r.post(2, 0, 0, circuit.Permutation{1, 2, circuit.Dark, 3}) // ports 2 and 3 change
 			end(r)
-			r.refusedLast(2, "the plane has no holder")
+			r.refusedLast(2, "no holder has the plane at this port")
 			require.NoError(t, r.s[1].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 8}))
 			for p := 1; p < 4; p++ {
 				require.NoError(t, r.s[p].Post(0, 0, 8, circuit.Permutation{1, circuit.Dark, 3, 2}))
@@ -220,13 +220,13 @@ func TestLeaseOfSomePorts(t *testing.T) {
 	}
 }
 
-func shared(mask, holder uint64, ports ...int) ocsctl.Lease {
-	return ocsctl.Lease{Mask: mask, Holder: holder, Ports: ports, Shared: true}
+func some(mask, holder uint64, ports ...int) ocsctl.Lease {
+	return ocsctl.Lease{Mask: mask, Holder: holder, Ports: ports}
 }
 
-// TestSharedLeases: holders of disjoint ports share planes, and may not move them. A holder that moves them gets them
-// alone, and requests that come after it wait.
-func TestSharedLeases(t *testing.T) {
+// TestLeasesSideBySide: holders of disjoint ports hold planes together. A request waits for holders of its ports, and
+// behind earlier requests for them.
+func TestLeasesSideBySide(t *testing.T) {
 	r := newTestRig(t, 6, 2, nil)
 	var order []int
 	for p := range r.s {
@@ -239,46 +239,46 @@ func TestSharedLeases(t *testing.T) {
 		}
 		order = nil
 	}
-	require.NoError(t, r.s[0].Acquire(1, shared(3, 10, 0, 1)))
-	require.NoError(t, r.s[2].Acquire(1, shared(3, 12, 2, 3)))
+	require.NoError(t, r.s[0].Acquire(1, some(3, 10, 0, 1)))
+	require.NoError(t, r.s[2].Acquire(1, some(3, 12, 2, 3)))
 	expect(0, 2)
-	require.NoError(t, r.s[0].Post(0, 0, 10, circuit.Shift(6, 2)))
-	r.pass(time.Second)
-	r.refusedLast(0, "holder 0xa of port 0 shares the plane")
-	require.NoError(t, r.s[3].Acquire(1, shared(1, 13, 3, 4))) // port 3 has data of holder 12
-	require.NoError(t, r.s[5].Acquire(1, shared(1, 15, 5)))    // waits behind
-	expect()
-	if p := r.plane(0); len(p.Holders) != 2 || !p.Holders[1].Shared || p.Holders[1].Holder != 12 {
+	require.NoError(t, r.s[3].Acquire(1, some(1, 13, 3, 4))) // port 3 has data of holder 12
+	require.NoError(t, r.s[4].Acquire(1, some(1, 14, 4)))    // waits behind
+	require.NoError(t, r.s[5].Acquire(1, some(1, 15, 5)))
+	expect(5)
+	if p := r.plane(0); len(p.Holders) != 3 || p.Holders[1].Holder != 12 {
 		t.Errorf("holders %+v", p.Holders)
 	}
 	if err := *r.set(1, circuit.Shift(6, 1)); !errors.Is(err, ErrHeld) {
-		t.Errorf("an operator moves a shared plane: %v", err)
+		t.Errorf("an operator moves a plane in use: %v", err)
 	}
 	require.NoError(t, r.s[2].Release(3, 12))
-	expect(3, 5)
-	require.NoError(t, r.s[4].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 14})) // alone
-	require.NoError(t, r.s[2].Acquire(2, shared(1, 12, 2)))
+	expect(3)
+	require.NoError(t, r.s[2].Acquire(2, ocsctl.Lease{Mask: 1, Holder: 16})) // all ports
+	require.NoError(t, r.s[2].Acquire(3, some(1, 12, 2)))
 	expect()
 	require.NoError(t, r.s[0].Release(3, 10))
-	require.NoError(t, r.s[3].Release(1, 13))
 	require.NoError(t, r.s[5].Release(1, 15))
+	require.NoError(t, r.s[3].Release(1, 13))
 	expect(4)
 	require.NoError(t, r.s[4].Release(1, 14))
 	expect(2)
+	require.NoError(t, r.s[2].Release(1, 16))
+	expect(2)
 }
 
-// TestSharedLeasesAfterTakeover: ranks claim shared planes together, and no plane that another rank holds alone.
-func TestSharedLeasesAfterTakeover(t *testing.T) {
+// TestClaimsSideBySide: after a takeover, ranks claim planes together for disjoint ports only.
+func TestClaimsSideBySide(t *testing.T) {
 	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
 		c.Recovered, c.Grace, r.absent = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}, time.Second, 1+2
 	})
 	for _, p := range []int{1, 3} {
 		r.s[p].Detach(true)
 	}
-	r.attach(1, ocsctl.Lease{Holder: 11, Mask: 1, Ports: []int{0, 1}, Shared: true})
+	r.attach(1, some(1, 11, 0, 1))
 	_, err := r.core.Attach(newTestSink(), AttachOptions{Port: 2, Held: []ocsctl.Lease{{Holder: 12, Mask: 1}}})
-	want(t, "claimed alone", err, ErrHeld, "plane p0")
-	r.attach(3, ocsctl.Lease{Holder: 13, Mask: 1, Ports: []int{2, 3}, Shared: true})
+	want(t, "claimed for all ports", err, ErrHeld, "plane p0")
+	r.attach(3, some(1, 13, 2, 3))
 	if p := r.plane(0); len(p.Holders) != 2 || p.Holders[1].Holder != 13 {
 		t.Errorf("holders %+v", p.Holders)
 	}
@@ -319,6 +319,29 @@ func TestClaimKeepsOtherPosts(t *testing.T) {
 	}
 }
 
+// TestMoveBeforeAClaim: a move for one holder takes circuits off at ports that another has not claimed yet. The ports
+// of the other one stay at one epoch. The next holder of these ports is not granted the plane at an epoch of before.
+func TestMoveBeforeAClaim(t *testing.T) {
+	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+		c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}
+		r.absent = 1 + 2
+	})
+	r.s[0].Detach(true)
+	r.attach(0, some(1, 20, 0, 1))
+	require.NoError(t, r.s[1].Post(0, 3, 20, circuit.Permutation{1, 0, circuit.Dark, circuit.Dark}))
+	r.pass(time.Millisecond)
+	r.attach(2, some(1, 21, 2, 3))
+	if a, b := r.s[2].epochs[0], r.s[3].epochs[0]; a != 3 || b != 3 || r.s[0].epochs[0] != 4 {
+		t.Errorf("the ports of a holder are at epochs %d and %d", a, b)
+	}
+	require.NoError(t, r.s[2].Release(1, 21))
+	require.NoError(t, r.s[2].Acquire(1, some(1, 22, 2, 3)))
+	r.pass(time.Second)
+	if a, b := r.s[2].epochs[0], r.s[3].epochs[0]; a != 4 || b != 4 || len(r.s[2].answers) != 1 {
+		t.Errorf("granted at epochs %d and %d: %v", a, b, r.s[2].answers)
+	}
+}
+
 // TestGrantWaitsForTheMove: a plane whose holder has gone is granted when its last move has ended. Otherwise the new
 // holder would take the end of this move for its own first one.
 func TestGrantWaitsForTheMove(t *testing.T) {
@@ -344,6 +367,24 @@ func TestGrantWaitsForTheMove(t *testing.T) {
 				t.Errorf("granted at epoch %d, want 1", at)
 			}
 		})
+	}
+}
+
+// TestGrantBesideAMove: a plane that moves for others is granted at ports that the move does not concern. Otherwise a
+// request for planes that others move all the time might wait for ever.
+func TestGrantBesideAMove(t *testing.T) {
+	r := newTestRig(t, 6, 1, nil)
+	r.dev.delay = time.Millisecond
+	require.NoError(t, r.s[0].Acquire(1, with(1, 20, 0, 1)))
+	require.NoError(t, r.s[4].Acquire(1, some(1, 21, 4, 5)))
+	require.NoError(t, r.s[2].Acquire(1, some(1, 22, 2, 3)))
+	if a, b, c := r.answered(0), r.answered(4), r.answered(2); len(a)+len(b) != 0 || len(c) != 1 {
+		t.Errorf("granted during the move, which takes a circuit off at port 5: %v %v %v", a, b, c)
+	}
+	r.pass(time.Second)
+	at := r.core.machine.planes[0].epochs
+	if a, b := r.answered(0), r.answered(4); len(a) != 1 || len(b) != 1 || !slices.Equal(at, []uint32{1, 1, 0, 0, 2, 2}) {
+		t.Errorf("granted after the move, at epochs %d: %v %v", at, a, b)
 	}
 }
 

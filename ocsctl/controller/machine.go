@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
-	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
 
@@ -48,18 +48,20 @@ type machine struct {
 type plane struct {
 	PlaneConfig
 	index   int
-	epoch   uint32
+	epoch   uint32              // counts its moves
+	epochs  []uint32            // by port: counts the moves that concern the port; at most epoch; shared and read-only
+	began   []uint32            // by port: the epoch of the plane with which its epoch began
+	changed []uint32            // by port: the epoch of the plane with which its circuit began
 	m       circuit.Permutation // in force: observed, shared and read-only
 	desired circuit.Permutation // the last map that was asked for
 	fault   error               // why it is out of service; nil: it is in service
-	byRank  bool                // ranks caused fault, not the device
 	mark    uint64              // nextID at the time of the fault: attachments below it saw the fault
 	saving  uint64              // id of the pending write of fault to the journal; 0: none
 	saved   bool                // the journal has fault
 	off     string              // the operator who disabled it and the reason; "": not disabled
 	unread  *Recovered          // not nil at the start, until the device has reported its map
-	known   uint32              // the newest epoch that earlier controllers published to ranks, as far as these tell
-	past    []PastMap           // epochs of earlier controllers, while the plane has not failed; see Recovered.Past
+	maybe   *Intent             // of an earlier controller, without a change: see learn; after the grace time, it was none
+	known   []uint32            // by port: the newest epoch that earlier controllers published, as far as ranks tell
 	barrier *barrier
 	intent  intent
 	move    move     // the current one
@@ -85,10 +87,9 @@ func (pl *plane) at() string { return fmt.Sprintf("%s epoch %d", pl, pl.epoch) }
 
 // move is the current reconfiguration of a plane.
 type move struct {
+	proposal
 	on                  bool
-	target              circuit.Permutation
 	began, due, abandon int64
-	waited              int64  // from the first post to the last
 	order               *order // of the operator; nil: ranks asked for the move
 }
 
@@ -97,19 +98,19 @@ func (mv *move) enables() bool { return mv.order != nil && mv.order.enable }
 
 // intent is the plane's next move in the journal.
 type intent struct {
-	id      uint64 // of the newest intent; answers to earlier ones are ignored
-	epoch   uint32
-	to      circuit.Permutation // nil: none
-	durable bool
-	due     int64 // when the journal times out
+	proposal        // without to: there is none
+	id       uint64 // of the newest intent; answers to earlier ones are ignored
+	epoch    uint32
+	durable  bool
+	due      int64 // when the journal times out
 }
 
 // waits reports whether the journal has not answered yet.
 func (i *intent) waits() bool { return i.to != nil && !i.durable }
 
-// is reports whether the intent is the move of epoch to target.
-func (i *intent) is(epoch uint32, target circuit.Permutation) bool {
-	return i.to != nil && i.epoch == epoch && same(i.to, target)
+// is reports whether the intent is a move of a plane at an epoch.
+func (i *intent) is(epoch uint32, n *proposal) bool {
+	return i.to != nil && i.epoch == epoch && same(i.to, n.to) && slices.Equal(i.epochs, n.epochs)
 }
 
 func newMachine(
@@ -126,6 +127,8 @@ func newMachine(
 	for i, pc := range cfg.Planes {
 		m.planes = append(m.planes, &plane{
 			PlaneConfig: pc, index: i, m: circuit.AllDark(cfg.Ports), barrier: newBarrier(),
+			epochs: make([]uint32, cfg.Ports), known: make([]uint32, cfg.Ports),
+			began: make([]uint32, cfg.Ports), changed: make([]uint32, cfg.Ports),
 			baselines: map[int]Baseline{}, dim: map[int]bool{}, moved: map[int]Moved{},
 			bad: map[int]badPort{},
 		})
@@ -168,9 +171,8 @@ func (m *machine) step(now int64) (next int64) {
 	return next
 }
 
-// forgive clears a fault or a lost port once all attachments from the time of the fault have ended. The next job
-// then starts from the map that the device has. If the device failed, the plane waits for an operator, unless
-// Config.Forgive is set.
+// forgive forgets a lost port once all attachments from the time of the loss have ended and, with Config.Forgive, a
+// fault. Without it, a plane waits for an operator.
 func (m *machine) forgive(now int64) {
 	oldest, attached := m.nextID, false
 	for _, a := range m.ports {
@@ -187,27 +189,24 @@ func (m *machine) forgive(now int64) {
 			continue // ranks that have not come back may know newer epochs
 		}
 		m.mend(pl, now)
-		if pl.mark <= oldest {
+		if m.cfg.Forgive && pl.mark <= oldest {
 			m.forgivePlane(pl, now)
 		}
 	}
 }
 
-// forgivePlane clears a plane's fault after all attachments that saw it have ended.
+// forgivePlane clears a plane's fault after all attachments that saw it have ended. The next job starts from the map
+// that the device has.
 func (m *machine) forgivePlane(pl *plane, now int64) {
 	busy := pl.move.on || pl.move.order != nil
-	if pl.fault == nil || busy || !pl.byRank && !m.cfg.Forgive || !m.mayRestore(pl, now) {
+	if pl.fault == nil || busy || !m.mayRestore(pl, now) {
 		return
 	}
 	observed, err := m.read(pl)
 	if err != nil {
 		return
 	}
-	_, found, unwell := m.report(pl)
-	if !m.cfg.Forgive && (unwell != nil || !observed.Equal(pl.desired)) {
-		pl.byRank = false // its device has failed too, since an operator's move or a drift
-	}
-	if unwell == nil && (pl.byRank || m.cfg.Forgive) {
+	if _, found, unwell := m.report(pl); unwell == nil {
 		m.learnPorts(pl, found, now)
 		m.restore(pl, observed, now)
 	}
@@ -218,9 +217,9 @@ func (m *machine) restore(pl *plane, observed circuit.Permutation, now int64) {
 	pl.passUnread()
 	pl.barrier.reset()
 	pl.intent = intent{id: pl.intent.id + 1} // a late answer is ignored
-	m.install(pl, observed, now)
-	pl.desired, pl.fault, pl.byRank, pl.partial = pl.m, nil, false, false
-	m.advanceEpoch(pl, 0, now)
+	m.install(pl, observed, nil, now)
+	pl.desired, pl.fault, pl.partial = pl.m, nil, false
+	m.advanceEpoch(pl, nil, 0, now)
 	m.publish(pl)
 	m.event(now, Event{Kind: Restored, Plane: pl.index, Epoch: pl.epoch, To: pl.m, Port: -1})
 }
@@ -237,20 +236,37 @@ func (m *machine) read(pl *plane) (circuit.Permutation, error) {
 	return observed, nil
 }
 
-// install puts a map in force; its new circuits belong to the next epoch.
-func (m *machine) install(pl *plane, observed circuit.Permutation, now int64) {
+// install puts a map in force. Its new circuits belong to the next epochs of the ports; nil: to the plane's next one.
+func (m *machine) install(pl *plane, observed circuit.Permutation, next []uint32, now int64) {
 	if m.cfg.DataPath != nil {
-		m.cfg.DataPath.Install(pl.index, observed, pl.epoch+1, now)
+		if next == nil {
+			next = pl.allAt(pl.epoch + 1)
+		}
+		m.cfg.DataPath.Install(pl.index, observed, next, now)
 	}
 	pl.m = observed
 }
 
-func (m *machine) advanceEpoch(pl *plane, began, now int64) {
+// advanceEpoch counts a move, after which ports have these epochs; nil: all have the plane's.
+func (m *machine) advanceEpoch(pl *plane, epochs []uint32, began, now int64) {
 	pl.epoch++
+	pl.maybe = nil
+	if epochs == nil {
+		epochs = pl.allAt(pl.epoch)
+	}
+	for p, epoch := range epochs {
+		if epoch != pl.epochs[p] {
+			pl.began[p] = pl.epoch
+		}
+	}
+	pl.epochs = epochs
 	if m.cfg.DataPath != nil {
-		m.cfg.DataPath.Advance(pl.index, pl.epoch, began, now)
+		m.cfg.DataPath.Advance(pl.index, pl.epoch, epochs, began, now)
 	}
 }
+
+// allAt returns one epoch for all ports.
+func (pl *plane) allAt(epoch uint32) []uint32 { return slices.Repeat([]uint32{epoch}, len(pl.epochs)) }
 
 // failf takes a plane out of service, and tells every attachment why: plane, epoch and the formatted error.
 func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
@@ -259,9 +275,8 @@ func (m *machine) failf(pl *plane, now int64, format string, args ...any) {
 	}
 	err := fmt.Errorf("%s: %w", pl.at(), fmt.Errorf(format, args...))
 	pl.fault, pl.mark = err, m.nextID
-	pl.byRank = errors.Is(err, ocsctl.ErrConflict) || errors.Is(err, ocsctl.ErrPortLost)
 	pl.failures++
-	pl.past, pl.partial = nil, false
+	pl.partial = false
 	m.publish(pl)
 	m.save(pl, now)
 	m.grant(now)
@@ -281,7 +296,7 @@ func (m *machine) save(pl *plane, now int64) {
 	if to := pl.intent.to; to != nil { // the record ends the intent, and an order needs a new one
 		pl.intent = intent{id: pl.intent.id + 1}
 		if pl.move.order != nil && !pl.move.on {
-			m.intend(pl, to, now)
+			m.intend(pl, &proposal{to: to}, now)
 		}
 	}
 }
@@ -328,7 +343,7 @@ func (m *machine) publish(pl *plane) {
 
 // tell passes a plane's state to an attachment.
 func (m *machine) tell(a *attachment, pl *plane) {
-	a.sink.Changed(pl.index, pl.epoch, pl.m, m.faultFor(pl, a.port))
+	a.sink.Changed(pl.index, pl.epochs, pl.m, m.faultFor(pl, a.port))
 }
 
 // retire ends this controller's rule: it moves nothing any more, and ranks must look for the next controller.

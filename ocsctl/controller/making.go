@@ -6,9 +6,12 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Requests for shared planes may name circuits. The controller makes them itself, in one move for all requests that
-// have been admitted, and then answers. No post is needed: a rank of a holder has no data on the plane before the
-// answer, and a move that the controller makes changes no circuit inside another lease.
+// Requests may name circuits. The controller makes them itself, in one move for all requests that have been admitted,
+// and then answers. No post is needed: a rank of a holder has no data on the plane before the answer, and a move that
+// the controller makes changes no circuit inside another lease.
+//
+// The ranks of a holder count epochs together from the grant on. So if their ports are at different epochs, or know
+// another map at their epoch, a move comes first, too. It may change no circuit.
 
 // makeCircuits begins the moves that admitted requests wait for, and answers the requests that wait for none. A plane
 // that has gone out of service leaves its requests.
@@ -44,22 +47,43 @@ func (m *machine) makeCircuits(now int64) {
 	}
 }
 
-// made reports whether a grant has its circuits on all planes, as far as their owners allow.
+// made reports whether a grant waits for no move: all its planes have its circuits, as far as their owners allow, and
+// its ports are at one epoch.
 func (m *machine) made(g *grant) bool {
 	for j, pl := range m.planes {
-		if g.granted>>j&1 != 0 && m.overlay(pl, pl.m, g) != nil {
+		moves := pl.move.on && slices.Contains(pl.move.holders, g.holder)
+		if g.granted>>j&1 != 0 && (moves || !pl.aligned(&g.leaseHolder) || m.overlay(pl, pl.m, g) != nil) {
 			return false
 		}
 	}
 	return true
 }
 
+// aligned reports whether the ports of a lease are at one epoch, and none of their circuits has changed since the epoch
+// began at one of them. Otherwise readers at this epoch may know two maps.
+func (pl *plane) aligned(h *leaseHolder) bool {
+	at, began, changed := pl.epochAt(h), pl.epoch, uint32(0)
+	for p, epoch := range pl.epochs {
+		if !h.at(p) {
+			continue
+		}
+		if epoch != at {
+			return false
+		}
+		began, changed = min(began, pl.began[p]), max(changed, pl.changed[p])
+	}
+	return changed <= began
+}
+
 // overlay returns a map of the plane with the circuits of a grant; nil: it has them, or they may not be made. Their
 // owners may forbid it. Circuits of a rank that disconnected without a goodbye stay: it may still send.
 func (m *machine) overlay(pl *plane, at circuit.Permutation, g *grant) circuit.Permutation {
+	if g.circuits == nil {
+		return nil
+	}
 	to := g.places.Overlay(nil, at, g.circuitsOn(pl.index))
 	switch {
-	case to.Equal(at), pl.pinned(to) != nil, pl.leaves(to) != nil, pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil:
+	case to.Equal(at), pl.permits(pl.jobOf(g.a.port), to) != nil:
 		return nil
 	case len(m.lost) > 0 && slices.ContainsFunc(changing(at, to), func(port int) bool { return m.lost[port] != 0 }):
 		return nil
@@ -67,20 +91,12 @@ func (m *machine) overlay(pl *plane, at circuit.Permutation, g *grant) circuit.P
 	return to
 }
 
-// requested returns the map of a plane with the circuits of all grants that wait for them; nil: it has them.
-func (m *machine) requested(pl *plane) circuit.Permutation {
-	to := pl.m
-	for i := range m.lease.making {
-		g := &m.lease.making[i]
-		if g.granted>>pl.index&1 == 0 {
-			continue
-		}
-		if next := m.overlay(pl, to, g); next != nil {
-			to = next
+// makingOf returns the grant of a lease that waits for a move; nil: it waits for none.
+func (l *lease) makingOf(plane int, h *leaseHolder) *grant {
+	for i := range l.making {
+		if g := &l.making[i]; g.granted>>plane&1 != 0 && g.is(h.a, h.holder) {
+			return g
 		}
 	}
-	if same(to, pl.m) {
-		return nil
-	}
-	return to
+	return nil
 }

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,9 +12,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// with returns a shared lease of two ports that asks for the circuits between them, on each plane of the mask.
+// with returns a lease of two ports that asks for the circuits between them, on each plane of the mask.
 func with(mask, holder uint64, a, b int) ocsctl.Lease {
-	l := shared(mask, holder, a, b)
+	l := some(mask, holder, a, b)
 	for ; mask != 0; mask &= mask - 1 {
 		l.Circuits = append(l.Circuits, circuit.Permutation{1, 0})
 	}
@@ -109,6 +111,22 @@ func TestMakesOnlyWhatIsAllowed(t *testing.T) {
 	}
 }
 
+// TestDeathWhileMaking: a rank dies while its circuit is taken off for a request. The request is answered after the move,
+// so no circuit of the holder changes later.
+func TestDeathWhileMaking(t *testing.T) {
+	r := newTestRig(t, 4, 1, nil)
+	r.dev.delay = time.Millisecond
+	require.NoError(t, r.s[0].Acquire(1, with(1, 20, 0, 1)))
+	r.s[3].Detach(false) // its circuit leads to port 0
+	if a := r.answered(0); len(r.dev.moves) != 1 || len(a) != 0 {
+		t.Errorf("%d moves, answers %v", len(r.dev.moves), a)
+	}
+	r.pass(time.Second)
+	if a := r.answered(0); len(a) != 1 || a[0].mask != 1 || r.plane(0).Map[0] != 1 {
+		t.Errorf("answers %v, map %v", a, r.plane(0).Map)
+	}
+}
+
 // TestStalledRankReturns: the leases of a rank end while its process stalls. When it returns, the controller refuses it
 // and leaves its circuits, since its communicators may still send. A new process on the port ends that.
 func TestStalledRankReturns(t *testing.T) {
@@ -169,14 +187,13 @@ func TestLateRanksMaySend(t *testing.T) {
 	}
 }
 
-// TestLeaseChecks: circuits need a shared lease, its ports, and a map for each plane.
+// TestLeaseChecks: circuits need the ports of the lease, and a map for each plane.
 func TestLeaseChecks(t *testing.T) {
 	good := with(3, 1, 0, 1)
 	if err := good.Check(4, 2); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(l *ocsctl.Lease){
-		"alone":       func(l *ocsctl.Lease) { l.Shared = false },
 		"no ports":    func(l *ocsctl.Lease) { l.Ports = nil },
 		"one map":     func(l *ocsctl.Lease) { l.Circuits = l.Circuits[:1] },
 		"large map":   func(l *ocsctl.Lease) { l.Circuits[0] = circuit.Shift(3, 1) },
@@ -198,7 +215,7 @@ func TestMakingLeavesThePlane(t *testing.T) {
 		r.dev.maps[0] = circuit.AllDark(4)
 	})
 	r.dev.delay = time.Millisecond
-	l := shared(1, 20, 0, 1, 2)
+	l := some(1, 20, 0, 1, 2)
 	l.Circuits = []circuit.Permutation{{1, 0, circuit.Dark}}
 	require.NoError(t, r.s[0].Acquire(1, l))
 	require.NoError(t, r.s[3].Acquire(1, ocsctl.Lease{Mask: 1, Holder: 21, Ports: []int{3}}))
@@ -209,5 +226,54 @@ func TestMakingLeavesThePlane(t *testing.T) {
 	}
 	if a := r.answered(3); len(a) != 1 || a[0].mask != 1 {
 		t.Errorf("the request behind it: %v", a)
+	}
+}
+
+// TestPartsThenAll: holders side by side have moved a plane to one epoch, each a part of it. A rank of one may know the
+// map before the other's move, at the same epoch. So a move comes before the grant to all of them.
+func TestPartsThenAll(t *testing.T) {
+	r := newTestRig(t, 4, 1, func(r *testRig, _ *Config) { r.dev.maps[0] = circuit.AllDark(4) })
+	known := map[string]circuit.Permutation{} // by port and epoch: the map that it knew first
+	for p, s := range r.s {
+		s.changed = func(int) {
+			if k := fmt.Sprint(p, " ", s.epochs[0]); known[k] == nil {
+				known[k] = s.maps[0]
+			}
+		}
+	}
+	for port, l := range map[int]ocsctl.Lease{0: some(1, 20, 0, 1), 2: some(1, 21, 2, 3)} {
+		require.NoError(t, r.s[port].Acquire(1, l))
+		for _, p := range l.Ports {
+			target := circuit.AllDark(4)
+			target[l.Ports[0]], target[l.Ports[1]] = l.Ports[1], l.Ports[0]
+			require.NoError(t, r.s[p].Post(0, 0, l.Holder, target))
+		}
+		r.pass(time.Second)
+		require.NoError(t, r.s[port].Release(1, l.Holder))
+	}
+	require.NoError(t, r.s[0].Acquire(2, some(1, 22, 0, 1, 2, 3)))
+	r.pass(time.Second)
+	for p, s := range r.s {
+		if k := fmt.Sprint(p, " ", s.epochs[0]); !known[k].Equal(s.maps[0]) || len(r.s[0].answers) != 2 {
+			t.Errorf("port %d knows two maps of epoch %d: %v, %v", p, s.epochs[0], known[k], s.maps[0])
+		}
+	}
+}
+
+// TestGrantAfterATakeover: a rank may know the map of its epoch from the controller before, and not yet from this one.
+// So a move comes before the first grant.
+func TestGrantAfterATakeover(t *testing.T) {
+	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+		c.Recovered = []Recovered{{Epoch: 3, Map: r.dev.maps[0]}}
+	})
+	for i, epochs := range [][]uint32{{4, 4, 3, 3}, {4, 4, 3, 3}, {5, 5, 5, 3}} {
+		l := some(1, 20, 0, 1, 2)
+		l.Ports = l.Ports[:2+i/2]
+		require.NoError(t, r.s[0].Acquire(1, l))
+		r.pass(time.Second)
+		if at := r.core.machine.planes[0].epochs; len(r.answered(0)) != 1 || !slices.Equal(at, epochs) {
+			t.Errorf("grant %d: epochs %d, want %d", i, at, epochs)
+		}
+		require.NoError(t, r.s[0].Release(1, 20))
 	}
 }

@@ -9,193 +9,21 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// post is one port's agreement to move a plane.
-func (m *machine) post(a *attachment, plane int, k roundKey, target circuit.Permutation, now int64) {
-	if m.over != nil || !m.attached(a) {
-		return
-	}
-	pl := m.planes[plane]
-	if m.faultFor(pl, a.port) != nil {
-		return // the port is told of the fault
-	}
-	pl.posts++
-	late, err := pl.barrier.late(pl.epoch, a.port, k.epoch, target)
-	if late && err == nil {
-		return
-	}
-	if err == nil {
-		err = m.mayMove(pl, a.port, k.holder, target)
-	}
-	if err != nil {
-		m.refuse(pl, a, k.holder, err)
-		return
-	}
-	switch err = pl.barrier.post(pl.epoch, a.port, k, target, now); {
-	case err == nil:
-		m.advance(pl, now)
-	case errors.Is(err, ocsctl.ErrConflict):
-		m.failf(pl, now, "%w", err)
-	default:
-		m.refuse(pl, a, k.holder, err)
-	}
-}
-
-// refuse tells the port of a post why the post is void. While the plane is out of service, its fault tells that: a
-// refusal stays, and the same holder may get the plane again later.
-func (m *machine) refuse(pl *plane, a *attachment, holder uint64, why error) {
-	pl.refused++
-	if pl.fault != nil {
-		return
-	}
-	a.sink.Refused(pl.index, holder, fmt.Errorf("port %d %s: %w", a.port, pl, why))
-}
-
-// round returns the posts for the plane's next move; nil: there are none. After a takeover, a plane does not move
-// before its holder has claimed it.
-func (m *machine) round(pl *plane) *round {
-	h := m.lease.mover(pl.index)
-	if h == nil {
-		return nil
-	}
-	r := pl.barrier.rounds[roundKey{pl.epoch, h.holder}]
-	if r != nil && pl.leaves(r.target) != nil {
-		return nil // a port has become bad since
-	}
-	return r
-}
-
-// advance starts the next move of pl: to the circuits that grants wait for, or else to the target of the posts, if
-// every port that the move waits for has posted.
-func (m *machine) advance(pl *plane, now int64) {
-	if pl.move.on || pl.fault != nil || m.over != nil {
-		return
-	}
-	if to := m.requested(pl); to != nil {
-		if m.intend(pl, to, now); pl.intent.durable {
-			m.begin(pl, to, 0, now)
-		}
-		return
-	}
-	r := m.round(pl)
-	if r == nil {
-		return
-	}
-	m.intend(pl, r.target, now)
-	switch missing, gone := m.awaited(pl, r); {
-	case gone >= 0:
-		_, all := m.absent(pl, r)
-		m.failf(pl, now, "rank of port %s disconnected: %w", list(all), ocsctl.ErrPortLost)
-	case missing < 0 && pl.intent.durable:
-		m.begin(pl, r.target, now-r.began, now)
-	}
-}
-
-// intend passes the plane's next move to the journal. The plane moves when its intent is durable.
-func (m *machine) intend(pl *plane, target circuit.Permutation, now int64) {
-	if pl.intent.is(pl.epoch, target) {
-		return
-	}
-	id := pl.intent.id + 1
-	pl.intent = intent{id: id, epoch: pl.epoch, to: target, durable: m.cfg.Journal == nil}
-	if m.cfg.Journal != nil {
-		pl.intent.due = now + int64(m.cfg.JournalTimeout)
-		m.cfg.Journal.Intend(Intent{pl.index, pl.epoch, target},
-			m.written(func(err error, now int64) { m.intended(pl, id, err, now) }))
-	}
-}
-
-// intended takes the journal's answer to an intent.
-func (m *machine) intended(pl *plane, id uint64, err error, now int64) {
-	if pl.intent.id != id {
-		return // a newer intent has replaced it
-	}
-	if err != nil {
-		pl.intent = intent{id: id}
-		if o := pl.move.order; o != nil {
-			pl.move = move{}
-			o.done(fmt.Errorf("controller: %s: journal: %w", pl, err))
-		}
-		m.failf(pl, now, "%w: %w: %w", errIntent, err, ocsctl.ErrReconfFailed)
-		return
-	}
-	pl.intent.durable = true
-	if o := pl.move.order; o != nil && !pl.move.on {
-		m.begin(pl, o.target, 0, now)
-		return
-	}
-	m.advance(pl, now)
-}
-
-// lacks reports whether the move to r's target needs the post of a port, and has not got it: the move changes the
-// port's circuit, which lies inside the lease.
-func (m *machine) lacks(pl *plane, r *round, port int) bool {
-	h := m.lease.mover(pl.index)
-	return !r.posted[port] && h.circuit(pl.m, port) != h.circuit(r.target, port)
-}
-
-// needs reports whether the move to r's target waits for the post of a port (missing), or has lost it with the port's
-// rank (gone). A move does not wait for a port without a rank, since no data comes from it. During the grace time it
-// does: the rank may not have found this controller yet.
-func (m *machine) needs(pl *plane, r *round, port int) (missing, gone bool) {
-	if !m.lacks(pl, r, port) {
-		return false, false
-	}
-	gone = m.lost[port] != 0
-	return !gone && (m.ports[port] != nil || m.grace != 0), gone
-}
-
-// awaited returns a port that the move to r's target waits for (missing), and a port whose rank has died (gone); -1:
-// none.
-func (m *machine) awaited(pl *plane, r *round) (missing, gone int) {
-	missing, gone = -1, -1
-	if len(m.lost) > 0 {
-		r.from = 0
-	}
-	for p := r.from; p < len(r.target); p++ {
-		switch waits, died := m.needs(pl, r, p); {
-		case died:
-			return missing, p
-		case waits:
-			if missing = p; len(m.lost) == 0 {
-				r.from = p
-				return missing, gone
-			}
-		}
-	}
-	return missing, gone
-}
-
-// absent returns all ports that awaited looks for.
-func (m *machine) absent(pl *plane, r *round) (missing, gone []int) {
-	for p := range r.target {
-		switch waits, died := m.needs(pl, r, p); {
-		case died:
-			gone = append(gone, p)
-		case waits:
-			missing = append(missing, p)
-		}
-	}
-	return missing, gone
-}
-
-// begin starts a move: it darkens the circuits that change, and starts the device. waited is the time since the first
-// post.
-func (m *machine) begin(pl *plane, target circuit.Permutation, waited, now int64) {
+// begin starts a move: it darkens the circuits that change, and starts the device.
+func (m *machine) begin(pl *plane, n *proposal, now int64) {
 	by := pl.move.order // nil: ranks asked for the move
-	moves, took := !same(pl.m, target), int64(0)
+	moves, took := !same(pl.m, n.to), int64(0)
 	if moves {
-		took = int64(pl.Reconfig) + int64(pl.ReconfigPerPort)*int64(pl.m.Changes(target))
+		took = int64(pl.Reconfig) + int64(pl.ReconfigPerPort)*int64(pl.m.Changes(n.to))
 	}
-	pl.desired = target
-	pl.move = move{
-		on: true, target: target, began: now, due: now + took, abandon: now + took + int64(m.cfg.SettleTimeout),
-		waited: waited, order: by,
-	}
+	pl.desired = n.to
+	pl.move = move{proposal: *n, on: true, began: now, due: now + took,
+		abandon: now + took + int64(m.cfg.SettleTimeout), order: by}
 	// For an operator, a Timed device acts even if the map stays the same: it makes circuits without light again.
 	if !m.timed || moves || by != nil {
 		err := m.leading()
 		if err == nil {
-			mv := Move{Epoch: pl.epoch, From: pl.m, To: target, Token: m.cfg.Token, Idle: by != nil,
+			mv := Move{Epoch: pl.epoch, From: pl.m, To: n.to, Token: m.cfg.Token, Idle: by != nil,
 				Leading: m.cfg.Leading, Ports: pl.tableAfter(by)}
 			err = m.cfg.Device.Switch(pl.index, mv)
 		}
@@ -209,7 +37,7 @@ func (m *machine) begin(pl *plane, target circuit.Permutation, waited, now int64
 		}
 	}
 	if m.cfg.DataPath != nil && moves {
-		m.cfg.DataPath.Darken(pl.index, changing(pl.m, target), now)
+		m.cfg.DataPath.Darken(pl.index, changing(pl.m, n.to), now)
 	}
 	if pl.move.due <= now {
 		m.arrive(pl, now)
@@ -275,20 +103,20 @@ func (m *machine) arrive(pl *plane, now int64) {
 		failed = fmt.Errorf("%w: %w", unwell, ocsctl.ErrReconfFailed)
 	case !mv.enables() && len(found.touches(pl.m, observed, mv)) > 0:
 		m.missed(pl, observed, found, now)
-	case !same(observed, mv.target):
-		failed = fmt.Errorf("%d circuits are wrong, %s: %w", len(changing(observed, mv.target)),
-			mismatch(observed, mv.target), ocsctl.ErrReconfFailed)
+	case !same(observed, mv.to):
+		failed = fmt.Errorf("%d circuits are wrong, %s: %w", len(changing(observed, mv.to)),
+			mismatch(observed, mv.to), ocsctl.ErrReconfFailed)
 	case mv.enables():
 		m.enabled(pl, observed, mv.order, now)
 	default:
 		if o := mv.order; o != nil && o.job == nil {
-			m.verifiedPorts(pl, mv.target, o, found, now)
+			m.verifiedPorts(pl, mv.to, o, found, now)
 		}
 		m.learnPorts(pl, found, now)
 		m.settled(pl, verified, now)
 	}
 	if failed != nil {
-		m.install(pl, observed, now)
+		m.install(pl, observed, nil, now)
 		m.abort(pl, failed, now)
 	}
 }
@@ -310,24 +138,35 @@ func (m *machine) settled(pl *plane, verified string, now int64) {
 	from, mv := pl.m, pl.move
 	pl.move = move{}
 	if mv.order == nil && pl.fault != nil {
-		m.install(pl, mv.target, now) // the plane failed during the move
+		m.install(pl, mv.to, nil, now) // the plane failed during the move
 		m.publish(pl)
 		m.grant(now)
 		return
 	}
-	m.install(pl, mv.target, now)
-	pl.barrier.done(pl.epoch, mv.target)
+	known, waited := pl.brief(mv.epochs), int64(0)
+	if mv.first != 0 {
+		waited = mv.began - mv.first
+	}
+	for _, holder := range mv.holders {
+		if h := m.lease.find(pl.index, holder); h != nil && m.lease.makingOf(pl.index, h) == nil {
+			pl.barrier.done(roundKey{pl.epochAt(h), holder})
+		}
+	}
+	m.install(pl, mv.to, mv.epochs, now)
 	pl.intent.to = nil
 	if mv.order != nil {
 		pl.barrier.reset()
 		pl.fault = nil
 	}
 	pl.switches++
-	m.advanceEpoch(pl, mv.began, now)
+	m.advanceEpoch(pl, mv.epochs, mv.began, now)
+	for _, p := range changing(from, pl.m) {
+		pl.changed[p] = pl.epoch
+	}
 	m.publish(pl)
 	m.event(now, Event{
-		Kind: Switched, Plane: pl.index, Epoch: pl.epoch, From: from, To: pl.m, Port: -1,
-		Took: time.Duration(now - mv.began), Waited: time.Duration(mv.waited), Verified: verified,
+		Kind: Switched, Plane: pl.index, Epoch: pl.epoch, From: from, To: pl.m, Port: -1, Epochs: known,
+		Took: time.Duration(now - mv.began), Waited: time.Duration(waited), Verified: verified,
 	})
 	if mv.order != nil {
 		m.obeyed(pl, mv.order, from, now)
@@ -413,6 +252,6 @@ func (m *machine) inspect(pl *plane, now int64) {
 // drifted takes a plane out of service whose device has another map than the one in force.
 func (m *machine) drifted(pl *plane, observed circuit.Permutation, now int64) {
 	why := driftOf(observed, pl.m)
-	m.install(pl, observed, now)
+	m.install(pl, observed, nil, now)
 	m.failf(pl, now, "%w", why)
 }

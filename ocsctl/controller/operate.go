@@ -47,11 +47,12 @@ func (m *machine) set(plane int, o *order, now int64) {
 	}
 	pl.barrier.reset()
 	pl.passUnread()
-	m.install(pl, observed, now)
+	m.install(pl, observed, nil, now)
 	pl.move.order = o // out of service from here on
 	m.publish(pl)
-	if m.intend(pl, o.target, now); pl.intent.durable {
-		m.begin(pl, o.target, 0, now)
+	n := &proposal{to: o.target}
+	if m.intend(pl, n, now); pl.intent.durable {
+		m.begin(pl, n, now)
 	}
 }
 
@@ -129,7 +130,7 @@ func (m *machine) enable(plane int, o *order, now int64) {
 		o.done(fmt.Errorf("controller: %s: %w", pl, err))
 	case verifies:
 		due := now + int64(m.cfg.SettleTimeout)
-		pl.move = move{on: true, target: observed, began: now, due: due, abandon: due, order: o}
+		pl.move = move{proposal: proposal{to: observed}, on: true, began: now, due: due, abandon: due, order: o}
 	default:
 		m.enabled(pl, observed, o, now)
 	}

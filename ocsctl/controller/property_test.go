@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,6 +16,7 @@ import (
 type job struct {
 	holder uint64
 	ports  []int
+	some   bool // it asks for planes at its ports, not at all ports
 	asked  bool
 	since  int64
 	asks   int64
@@ -32,6 +32,7 @@ type jobMove struct {
 	epoch  uint32
 	target circuit.Permutation
 	left   []int // ports that have not posted
+	events int   // of the journal, when it began
 }
 
 // stray is a post that no job is waiting for: of a rank that has left since, or is not honest.
@@ -85,7 +86,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	w.start()
 	for p := 0; p < ports; {
 		n := min(1+w.rng.IntN(3), ports-p)
-		j := &job{holder: uint64(1000 + p), moves: make([]jobMove, planes)}
+		j := &job{holder: uint64(1000 + p), moves: make([]jobMove, planes), some: w.rng.IntN(3) > 0}
 		for range n {
 			j.ports = append(j.ports, p)
 			p++
@@ -128,7 +129,19 @@ func (w *world) published(plane int) {
 	}
 }
 
-// mayMove: a move has been journaled, and every port that changes has agreed to it.
+// lease returns the lease of a job on planes.
+func (j *job) lease(mask uint64) ocsctl.Lease {
+	l := ocsctl.Lease{Mask: mask, Holder: j.holder}
+	if j.some {
+		l.Ports = j.ports
+	}
+	return l
+}
+
+// epoch returns the epoch of a job's ports.
+func (w *world) epoch(j *job, plane int) uint32 { return w.s[j.ports[0]].epochs[plane] }
+
+// mayMove: a move has been journaled, and every port has agreed to it whose circuit changes inside a lease.
 func (w *world) mayMove(plane int, m Move) {
 	w.mayTouch(plane, m)
 	i := w.journal.planes[plane].Intent
@@ -140,25 +153,43 @@ func (w *world) mayMove(plane int, m Move) {
 	}
 	for _, j := range w.jobs {
 		mv := &j.moves[plane]
-		if !mv.on || mv.epoch != m.Epoch {
+		if j.holds>>plane&1 == 0 {
 			continue
 		}
-		for _, p := range mv.left {
-			if m.From[p] != m.To[p] && !w.dead[p] && !w.strayed(p, plane, m) {
+		for _, p := range j.ports {
+			agreed := mv.on && !slices.Contains(mv.left, p)
+			if j.inside(m.From[p]) != j.inside(m.To[p]) && !agreed && !w.dead[p] && !w.strayed(j, p, plane, m) {
 				w.t.Fatalf("plane %d epoch %d: moves without port %d", plane, m.Epoch, p)
 			}
 		}
 	}
 }
 
+// inside returns where a circuit of the job leads, dark if that is not inside its lease.
+func (j *job) inside(to int) int {
+	if j.some && !slices.Contains(j.ports, to) {
+		return circuit.Dark
+	}
+	return to
+}
+
 // strayed reports whether a port has posted a move without its job.
-func (w *world) strayed(port, plane int, m Move) bool {
+func (w *world) strayed(j *job, port, plane int, m Move) bool {
 	for _, l := range w.strays {
-		if l.port == port && l.plane == plane && l.epoch == m.Epoch && l.target.Equal(m.To) {
+		if l.port == port && l.plane == plane && j.inside(l.target[port]) == j.inside(m.To[port]) {
 			return true
 		}
 	}
 	return false
+}
+
+// counts reports whether a job's ports must be at the epoch of its move, or one beyond. Not if one of its ranks has
+// posted moves without it, or the plane has failed meanwhile.
+func (w *world) counts(j *job, plane int) bool {
+	return !slices.ContainsFunc(w.strays, func(s stray) bool { return s.plane == plane && slices.Contains(j.ports, s.port) }) &&
+		!slices.ContainsFunc(w.journal.events[j.moves[plane].events:], func(e Event) bool {
+			return e.Plane == plane && (e.Kind == Failed || e.Kind == Restored)
+		})
 }
 
 // join attaches a port's rank.
@@ -177,19 +208,25 @@ func (w *world) jobOf(port int) *job {
 	return nil
 }
 
-// granted checks that no other holder has the planes, and that they are in service.
+// granted checks that no other holder has the planes at the job's ports, that they are in service, and that all ports of
+// the job are at one epoch.
 func (w *world) granted(j *job, mask uint64) {
 	if mask == 0 {
 		w.t.Fatal("a grant of nothing")
 	}
 	for _, other := range w.jobs {
-		if both := other.holds & mask; both != 0 {
+		if both := other.holds & mask; both != 0 && (!j.some || !other.some) {
 			w.t.Fatalf("planes %#x have two holders", both)
 		}
 	}
 	for p := range w.config.Planes {
 		if mask>>p&1 != 0 && w.page.faults[p] != nil {
 			w.t.Fatalf("plane %d was granted: %v", p, w.page.faults[p])
+		}
+		for _, port := range j.ports {
+			if e := w.s[port].epochs[p]; mask>>p&1 != 0 && !w.dead[port] && e != w.epoch(j, p) {
+				w.t.Fatalf("plane %d was granted to ports %v: port %d is at epoch %d, not %d", p, j.ports, port, e, w.epoch(j, p))
+			}
 		}
 	}
 	j.holds, j.asked = mask, false
@@ -215,10 +252,24 @@ func (w *world) act(j *job) {
 		j.id++
 		j.asked, j.since = true, w.now
 		j.asks = w.rng.Int64N(1<<len(w.config.Planes)-1) + 1
-		w.must(lead.Acquire(j.id, ocsctl.Lease{Mask: uint64(j.asks), Holder: j.holder}))
+		w.must(lead.Acquire(j.id, w.request(j)))
 	case j.holds != 0:
 		w.use(j)
 	}
+}
+
+// request returns the request of a job, now and then with circuits.
+func (w *world) request(j *job) ocsctl.Lease {
+	l := j.lease(uint64(j.asks))
+	for mask := l.Mask; j.some && j.id%2 == 0 && mask != 0; mask &= mask - 1 {
+		l.Circuits = append(l.Circuits, w.rng.Perm(len(j.ports)))
+	}
+	return l
+}
+
+// isRefused reports whether a rank of a job has been refused.
+func (w *world) isRefused(j *job) bool {
+	return slices.ContainsFunc(j.ports, func(p int) bool { return len(w.s[p].refused) > 0 })
 }
 
 // use moves the planes of a job a little further.
@@ -228,20 +279,24 @@ func (w *world) use(j *job) {
 		if j.holds>>plane&1 == 0 {
 			continue
 		}
-		if w.page.faults[plane] != nil {
+		if w.page.faults[plane] != nil || w.isRefused(j) {
 			w.quit(j) // poisoned: everybody leaves, and comes back
 			return
 		}
 		switch {
 		case !mv.on && w.rng.IntN(2) == 0:
-			*mv = jobMove{on: true, epoch: w.page.epochs[plane], target: w.shuffle(w.page.maps[plane], j.ports)}
+			*mv = jobMove{on: true, epoch: w.epoch(j, plane), target: w.target(j, plane),
+				events: len(w.journal.events)}
 			mv.left = append(mv.left, j.ports...)
 		case mv.on && len(mv.left) > 0:
 			i := w.rng.IntN(len(mv.left))
 			p := mv.left[i]
 			mv.left = append(mv.left[:i:i], mv.left[i+1:]...)
 			w.must(w.s[p].Post(plane, mv.epoch, j.holder, mv.target))
-		case mv.on && w.page.epochs[plane] > mv.epoch:
+		case mv.on && w.epoch(j, plane) > mv.epoch:
+			if w.epoch(j, plane) != mv.epoch+1 && w.counts(j, plane) {
+				w.t.Fatalf("plane %d: ports %v at epoch %d, after a move from %d", plane, j.ports, w.epoch(j, plane), mv.epoch)
+			}
 			*mv = jobMove{}
 		}
 	}
@@ -264,6 +319,20 @@ func (w *world) shuffle(m circuit.Permutation, ports []int) circuit.Permutation 
 		next[ports[i]] = m[ports[k]]
 	}
 	return next
+}
+
+// target returns a map to which a job moves a plane.
+func (w *world) target(j *job, plane int) circuit.Permutation {
+	if !j.some {
+		return w.shuffle(w.page.maps[plane], j.ports)
+	}
+	m := circuit.AllDark(len(w.s))
+	for i, k := range w.rng.Perm(len(j.ports)) {
+		if w.rng.IntN(4) > 0 {
+			m[j.ports[i]] = j.ports[k]
+		}
+	}
+	return m
 }
 
 // quit ends a job's ranks and starts them again.
@@ -291,71 +360,6 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// harm has something go wrong.
-func (w *world) harm() {
-	plane, port := w.rng.IntN(len(w.config.Planes)), w.rng.IntN(len(w.s))
-	j := w.jobOf(port)
-	switch w.rng.IntN(14) {
-	case 10:
-		w.intrude(j, port, plane)
-	case 11, 12, 13:
-		w.book(j)
-	case 0: // a rank dies, and its job with it
-		w.dead[port] = true
-		if port == j.ports[0] {
-			j.holds, j.asked = 0, false
-		}
-		w.s[port].Detach(false)
-		w.join(port)
-		w.quit(j)
-	case 1:
-		w.dev.wrong[plane] = w.shuffle(w.dev.maps[plane], []int{0, 1, 2, 3})
-	case 2:
-		w.dev.refuse[plane] = !w.dev.refuse[plane]
-	case 3:
-		w.ask(func(m *machine, done func(error), now int64) {
-			m.disable(plane, "test", "ann", func(err error) {
-				w.off[plane] = err == nil
-				done(err)
-			}, now)
-		})
-	case 4:
-		w.off[plane] = false
-		w.enable(plane)
-	case 5:
-		if j.holds != 0 { // a rank that is not honest
-			other := w.shuffle(w.page.maps[plane], []int{0, 1, 2})
-			epoch := w.page.epochs[plane] + uint32(w.rng.IntN(2))
-			w.strays = append(w.strays, stray{port, plane, epoch, other})
-			w.must(w.s[port].Post(plane, epoch, j.holder, other))
-		}
-	case 6, 7:
-		w.takeOver()
-	case 8:
-		w.worsen(plane, errors.New("a port is dark"), nil)
-	case 9:
-		w.worsen(plane, nil, w.shuffle(w.dev.maps[plane], []int{0, 1, 2}))
-	}
-}
-
-// worsen makes a device unwell, or moves it as another writer would. Either takes the plane out of service at once.
-func (w *world) worsen(plane int, unwell error, drift circuit.Permutation) {
-	if w.timed == nil || w.dev.next[plane] != nil || w.page.faults[plane] != nil {
-		return
-	}
-	if drift == nil {
-		drift = w.dev.maps[plane]
-	} else if drift.Equal(w.dev.maps[plane]) {
-		return
-	}
-	w.timed.unwell[plane], w.dev.maps[plane] = unwell, drift
-	w.timed.news(plane)
-	if !errors.Is(w.page.faults[plane], ocsctl.ErrPlaneDown) {
-		w.t.Fatalf("plane %d: %v though the device has %v and says %v", plane, w.page.faults[plane], drift, unwell)
-	}
-	w.timed.unwell[plane] = nil
 }
 
 // TestProperty sends random jobs, faults and takeovers to the core, and checks the rules. A plane never has two

@@ -44,16 +44,24 @@ func (m *machine) start(now int64) {
 		if i := pl.unread.Intent; i != nil && !pl.unread.Failed {
 			pl.epoch = i.Epoch // until the device shows how far the move is
 		}
+		if pl.epochs = pl.unread.Epochs; pl.epochs == nil || pl.unread.Failed {
+			pl.epochs = slices.Repeat([]uint32{pl.epoch}, m.cfg.Ports)
+		}
+		for p := range pl.changed {
+			if m.cfg.Recovered != nil && m.cfg.Before[p] != RankLeft {
+				pl.changed[p] = 1 // the rank may still know another map of its epoch, from the controller before
+			}
+		}
 		m.takeOver(pl, now)
 	}
 }
 
-// passUnread raises the plane's epoch to the newest one that an earlier controller may have published. The caller
-// decides the state of a plane whose device has not shown which epoch that was.
+// passUnread raises the epochs of the plane and its ports to the newest one that an earlier controller may have
+// published. The caller decides the state of a plane whose device has not shown which epoch that was.
 func (pl *plane) passUnread() {
 	if pl.unread != nil {
-		pl.epoch = max(pl.epoch, pl.unread.Epoch, pl.known)
-		pl.unread = nil
+		pl.epoch = max(pl.epoch, pl.unread.Epoch, slices.Max(pl.known))
+		pl.epochs, pl.unread = pl.allAt(pl.epoch), nil
 	}
 }
 
@@ -64,38 +72,64 @@ const (
 	maxKnown = 3 << 30
 )
 
-// learn takes the newest epochs that a rank knows. If one is above a plane's epoch, the plane goes out of service at
-// that epoch, so that later ones are new to all ranks. Without a journal, each controller begins with new epochs.
-func (m *machine) learn(a *attachment, known []uint32, now int64) error {
+// learn takes the newest epochs that a rank knows. If a plane has its port at an earlier one, the plane goes out of
+// service at an epoch above, so that later ones are new to all ranks. But the intent of a move that changes no circuit
+// does not show whether the move has happened; then the rank tells. Without a journal, each controller begins with new
+// epochs.
+func (m *machine) learn(port int, known []uint32, now int64) error {
 	if m.cfg.Journal == nil && m.cfg.Recovered == nil {
 		return nil
 	}
 	for j, epoch := range known[:min(len(known), len(m.planes))] {
 		if pl := m.planes[j]; epoch > pl.epoch && (epoch-pl.epoch > maxLost || epoch > maxKnown) {
-			return fmt.Errorf("controller: port %d: known: epoch %d of %s, which is at %d", a.port, epoch, pl, pl.epoch)
+			return fmt.Errorf("controller: port %d: known: epoch %d of %s, which is at %d", port, epoch, pl, pl.epoch)
 		}
 	}
 	for j, epoch := range known[:min(len(known), len(m.planes))] {
 		pl := m.planes[j]
-		if pl.known = max(pl.known, epoch); pl.unread == nil && pl.known > pl.epoch {
-			m.behind(pl, now)
+		pl.known[port] = max(pl.known[port], epoch)
+		if pl.unread == nil {
+			m.checkKnown(pl, now)
 		}
 	}
 	return nil
 }
 
-// behind takes a plane out of service whose epoch is below one that ranks know.
+// checkKnown compares the epochs of a plane with those that ranks know.
+func (m *machine) checkKnown(pl *plane, now int64) {
+	if i := pl.maybe; i != nil && pl.isBehind() && pl.fault == nil {
+		m.advanceEpoch(pl, i.Epochs, 0, now)
+		m.publish(pl)
+		m.event(now, Event{Kind: Switched, Plane: pl.index, Epoch: pl.epoch, From: pl.m, To: pl.m, Port: -1,
+			Epochs: i.Epochs})
+	}
+	if pl.isBehind() {
+		m.behind(pl, now)
+	}
+}
+
+// behind takes a plane out of service that has a port at an earlier epoch than its rank knows.
 func (m *machine) behind(pl *plane, now int64) {
 	was := pl.epoch
-	pl.epoch = pl.known - 1
-	m.advanceEpoch(pl, 0, now)
+	pl.epoch = max(was, slices.Max(pl.known)) - 1
+	m.advanceEpoch(pl, nil, 0, now)
 	pl.barrier.reset()
 	if pl.fault != nil {
 		m.publish(pl)
 		return
 	}
-	m.failf(pl, now, "%w: ranks know this epoch, the controller took over at epoch %d: %w: %w", errLost, was,
+	m.failf(pl, now, "%w: ranks know later epochs than the controller, which took over at epoch %d: %w: %w", errLost, was,
 		ocsctl.ErrUnknownMap, ocsctl.ErrPlaneDown)
+}
+
+// isBehind reports whether a rank knows a later epoch of its port.
+func (pl *plane) isBehind() bool {
+	for p, epoch := range pl.known {
+		if epoch > pl.epochs[p] {
+			return true
+		}
+	}
+	return false
 }
 
 // takeOver puts a plane into service if its device has the journal's map, or a map on the way to the journal's
@@ -132,43 +166,45 @@ func (m *machine) takeOver(pl *plane, now int64) {
 	if pl.desired == nil {
 		pl.desired = observed // the journal has no record: take the map as it is
 	}
-	switched := false
+	switched, epochs := false, []uint32(nil)
 	switch i := r.Intent; {
+	case i != nil && !r.Failed && i.To.Equal(r.Map) && observed.Equal(i.To):
+		pl.epoch, pl.maybe = i.Epoch, i
 	case i != nil && observed.Equal(i.To): // the intended move is complete
 		if pl.desired, switched = i.To, true; !r.Failed {
-			pl.epoch = i.Epoch
+			pl.epoch, epochs = i.Epoch, i.Epochs
 		}
 	case i != nil && !r.Failed && between(observed, r.Map, i.To):
 		pl.epoch, pl.desired = i.Epoch, observed // the ranks post again for the intended move
 	case !observed.Equal(pl.desired):
 		pl.passUnread()
-		m.install(pl, observed, now)
+		m.install(pl, observed, nil, now)
 		m.failf(pl, now, "%w", driftOf(observed, pl.desired))
 		return
 	}
-	pl.past, pl.unread = r.Past, nil
-	m.resume(pl, observed, bad, switched, now)
+	pl.unread = nil
+	m.resume(pl, observed, bad, switched, epochs, now)
 	if r.Failed && !switched { // otherwise the next takeover would begin with new epochs again
 		m.event(now, Event{Kind: Restored, Plane: pl.index, Epoch: pl.epoch, To: observed, Port: -1})
 	}
-	if pl.known > pl.epoch {
-		m.behind(pl, now)
-	}
+	m.checkKnown(pl, now)
 }
 
-// resume puts a plane into service after a takeover. switched: the move of the journal's intent is complete.
-func (m *machine) resume(pl *plane, observed circuit.Permutation, bad *BadPorts, switched bool, now int64) {
+// resume puts a plane into service after a takeover. switched: the move of the journal's intent is complete, and ports
+// have these epochs after it; nil: the plane's next one.
+func (m *machine) resume(pl *plane, observed circuit.Permutation, bad *BadPorts, switched bool, epochs []uint32,
+	now int64,
+) {
 	from := pl.m
 	if m.cfg.DataPath != nil {
-		m.cfg.DataPath.Install(pl.index, observed, pl.epoch, now)
-		m.cfg.DataPath.Advance(pl.index, pl.epoch, 0, now)
+		m.cfg.DataPath.Install(pl.index, observed, pl.epochs, now)
+		m.cfg.DataPath.Advance(pl.index, pl.epoch, pl.epochs, 0, now)
 	}
 	pl.m = observed
 	if switched {
-		pl.barrier.done(pl.epoch, observed)
-		m.advanceEpoch(pl, 0, now)
-		pl.past = append(slices.Clone(pl.past), PastMap{pl.epoch, observed.Digest()})
-		m.event(now, Event{Kind: Switched, Plane: pl.index, Epoch: pl.epoch, From: from, To: observed, Port: -1})
+		m.advanceEpoch(pl, epochs, 0, now)
+		m.event(now, Event{Kind: Switched, Plane: pl.index, Epoch: pl.epoch, From: from, To: observed, Port: -1,
+			Epochs: epochs})
 	}
 	m.learnPorts(pl, bad, now)
 	m.publish(pl)
@@ -212,29 +248,15 @@ func (m *machine) loseAbsent() {
 	}
 }
 
-// graceEnds ends the grace time: planes whose next move needs a rank that has not come back fail.
+// graceEnds ends the grace time: ranks that have not come back are lost, and so are moves that need them.
 func (m *machine) graceEnds(now int64) {
 	m.event(now, Event{Kind: Settled, Plane: -1, Port: -1, Who: m.cfg.Name})
 	m.grace = 0
 	m.loseAbsent()
 	m.refuseOthers(math.MaxUint64)
-	for _, pl := range m.planes {
-		r := m.round(pl)
-		if r == nil || pl.fault != nil || pl.move.on {
-			continue
-		}
-		var gone []int
-		for p := range m.ports {
-			if m.awaits(p) && m.lacks(pl, r, p) {
-				gone = append(gone, p)
-			}
-		}
-		if len(gone) > 0 {
-			m.failf(pl, now, "rank of port %s has not come back: %w", list(gone), ocsctl.ErrPortLost)
-		}
-	}
 	m.forgive(now)
 	for _, pl := range m.planes {
+		pl.maybe = nil
 		m.advance(pl, now)
 	}
 	m.grant(now)

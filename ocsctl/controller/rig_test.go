@@ -75,8 +75,8 @@ func (d *timedDevice) Report(plane int) (string, error) { return "light", d.unwe
 type testSink struct {
 	wanted [][2]uint64 // holder and planes
 	Attachment
-	port    int
-	epochs  map[int]uint32
+	port    int            // whose epochs it takes
+	epochs  map[int]uint32 // by plane
 	maps    map[int]circuit.Permutation
 	faults  map[int]error
 	refused []error
@@ -95,8 +95,8 @@ func newTestSink() *testSink {
 	return &testSink{epochs: map[int]uint32{}, maps: map[int]circuit.Permutation{}, faults: map[int]error{}}
 }
 
-func (s *testSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
-	s.epochs[plane], s.maps[plane], s.faults[plane] = epoch, m, fault
+func (s *testSink) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
+	s.epochs[plane], s.maps[plane], s.faults[plane] = epochs[s.port], m, fault
 	if s.changed != nil {
 		s.changed(plane)
 	}
@@ -109,6 +109,16 @@ func (s *testSink) Granted(id, mask uint64, err error) {
 	if s.granted != nil && err == nil {
 		s.granted(mask)
 	}
+}
+
+// isRefused expects one refused post of the port.
+func (s *testSink) isRefused(t *testing.T, is error, says ...string) {
+	t.Helper()
+	if len(s.refused) != 1 {
+		t.Errorf("port %d: refused %v", s.port, s.refused)
+		return
+	}
+	want(t, fmt.Sprint("port ", s.port), s.refused[0], is, says...)
 }
 
 // testJournal keeps intents and the maps of planes. Writes become durable some time after the call.
@@ -150,14 +160,14 @@ func (j *testJournal) apply(e Event) {
 	p := &j.planes[e.Plane]
 	switch e.Kind {
 	case Switched, Restored:
-		*p = Recovered{Epoch: e.Epoch, Map: e.To, Disabled: p.Disabled, Jobs: p.Jobs, FailedMoves: p.FailedMoves}
+		*p = Recovered{Epoch: e.Epoch, Epochs: e.Epochs, Map: e.To, Disabled: p.Disabled, Jobs: p.Jobs, FailedMoves: p.FailedMoves}
 	case Began, Ended:
 		p.Jobs = slices.DeleteFunc(slices.Clone(p.Jobs), func(j Job) bool { return j.ID == e.Job.ID })
 		if e.Kind == Began {
 			p.Jobs = append(p.Jobs, *e.Job)
 		}
 	case Failed:
-		p.Map, p.Intent, p.Failed = e.Desired, nil, true
+		p.Map, p.Epochs, p.Intent, p.Failed = e.Desired, nil, nil, true
 	case Commanded:
 		p.Disabled = e.Err
 	case Excluded, Included:
@@ -243,9 +253,10 @@ func withTimed(r *testRig, c *Config) {
 func (r *testRig) attach(port int, held ...ocsctl.Lease) {
 	r.t.Helper()
 	s := newTestSink()
+	s.port = port
 	a, err := r.core.Attach(s, AttachOptions{Port: port, Who: fmt.Sprint("rank ", port), Held: held})
 	require.NoError(r.t, err)
-	s.Attachment, s.port = a, port
+	s.Attachment = a
 	r.s[port] = s
 }
 

@@ -3,7 +3,10 @@ package controller
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"lightpath/ocsctl"
 )
 
 // Snapshot implements Controller.
@@ -33,8 +36,11 @@ func (m *machine) snapshot(now int64) Snapshot {
 		p := m.planeSnapshot(pl)
 		for i := range m.lease.held[j] {
 			h := &m.lease.held[j][i]
+			if m.lease.makingOf(j, h) != nil {
+				continue // it is in the queue
+			}
 			p.Holders = append(p.Holders, LeaseSnapshot{Port: h.a.port, Holder: h.holder, Mask: m.heldBy(h),
-				Shared: h.shared, Since: at(h.since), Job: m.jobName(m.heldBy(h), h.a.port)})
+				Since: at(h.since), Job: m.jobName(m.heldBy(h), h.a.port)})
 		}
 		s.Planes = append(s.Planes, p)
 	}
@@ -45,8 +51,12 @@ func (m *machine) snapshot(now int64) Snapshot {
 		}
 		s.Ports = append(s.Ports, p)
 	}
-	for _, q := range m.lease.queue {
-		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask, Shared: q.shared,
+	var queue []leaseRequest
+	for i := range m.lease.making {
+		queue = append(queue, m.lease.making[i].leaseRequest)
+	}
+	for _, q := range append(queue, m.lease.queue...) {
+		s.Queue = append(s.Queue, LeaseSnapshot{Port: q.a.port, Holder: q.holder, Mask: q.mask,
 			Since: at(q.since), Job: m.jobName(q.mask, q.a.port)})
 	}
 	s.Jobs = m.jobSnapshots()
@@ -79,7 +89,6 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	p := PlaneSnapshot{
 		Name: pl.Name, State: Resident, Reason: pl.reason(), Epoch: pl.epoch, Map: pl.m,
 		Verified: m.verified(pl), Switches: pl.switches, Failures: pl.failures, Posts: pl.posts, Refused: pl.refused,
-		Past: pl.past,
 	}
 	if pl.fault != nil && !pl.move.on {
 		m.lookAgain(pl, &p)
@@ -94,17 +103,11 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	if pl.desired != nil && !pl.desired.Equal(p.Map) {
 		p.Desired = pl.desired
 	}
-	if r := m.round(pl); r != nil {
-		p.State, p.Target = Waiting, r.target
-		for port, posted := range r.posted {
-			if posted {
-				p.Posted = append(p.Posted, port)
-			}
-		}
-		p.Missing, _ = m.absent(pl, r)
+	if posted, missing, to := m.pending(pl); to != nil {
+		p.State, p.Target, p.Posted, p.Missing = Waiting, to, posted, missing
 	}
 	if pl.move.on {
-		p.State, p.Target = Moving, pl.move.target
+		p.State, p.Target = Moving, pl.move.to
 	}
 	if p.Reason != "" && !pl.move.on {
 		p.State, p.Cause = Down, pl.cause()
@@ -140,7 +143,7 @@ func (m *machine) verified(pl *plane) string {
 func (m *machine) waiting(plane int) string {
 	pl := m.planes[plane]
 	where := pl.at()
-	r := m.round(pl)
+	posted, missing := m.awaitedPorts(pl)
 	switch {
 	case m.over != nil:
 		return where + ": " + m.over.Error()
@@ -150,13 +153,35 @@ func (m *machine) waiting(plane int) string {
 		return where + ": switching"
 	case m.grace != 0 && len(m.lease.held[plane]) == 0:
 		return where + ": no communicator has claimed it since the takeover"
-	case r == nil && len(pl.bad) > 0:
+	case !posted && len(pl.bad) > 0:
 		return where + ": " + pl.badText()
-	case r == nil:
+	case !posted:
 		return where + ": no port has posted"
-	case !pl.intent.durable:
+	case pl.intent.waits():
 		return where + ": waiting for the journal"
 	}
-	missing, _ := m.absent(pl, r)
-	return where + ": waiting for ports " + list(missing)
+	return where + ": waiting for ports " + missing
+}
+
+// awaitedPorts reports whether ports have posted for the next moves of a plane, and for which other ports these wait, by
+// holder if there are several.
+func (m *machine) awaitedPorts(pl *plane) (posted bool, missing string) {
+	var all []string
+	for i := range m.lease.held[pl.index] {
+		h := &m.lease.held[pl.index][i]
+		r := pl.round(h)
+		if r == nil {
+			continue
+		}
+		posted = true
+		ports, _ := m.absent(pl, h, r)
+		switch {
+		case len(ports) == 0:
+		case len(m.lease.held[pl.index]) > 1:
+			all = append(all, list(ports)+" of holder "+ocsctl.HolderName(h.holder))
+		default:
+			all = append(all, list(ports))
+		}
+	}
+	return posted, strings.Join(all, "; ports ")
 }

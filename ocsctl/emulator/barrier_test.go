@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -159,23 +160,6 @@ func TestBarrierErrors(t *testing.T) {
 		want error
 		says []string
 	}{
-		{"different maps", func(r *rig) { r.post(1, 0, 0, a); r.post(3, 0, 0, b) },
-			ocsctl.ErrConflict, []string{"plane p0 epoch 0", "ports 1 and 3"}},
-		{"different maps for a later epoch", func(r *rig) { r.post(1, 0, 5, a); r.post(2, 0, 5, b) },
-			ocsctl.ErrConflict, []string{"ports 1 and 2"}},
-		{"rank vanishes before its post", func(r *rig) {
-			r.post(0, 0, 0, a)
-			r.s[2].Detach(false)
-		}, ocsctl.ErrPortLost, []string{"plane p0 epoch 0", "port 2"}},
-		{"rank vanished earlier", func(r *rig) {
-			r.s[2].Detach(false)
-			r.post(0, 0, 0, a)
-		}, ocsctl.ErrPortLost, []string{"port 2"}},
-		{"rank vanishes after its post", func(r *rig) {
-			r.post(0, 0, 0, a)
-			r.post(2, 0, 0, a)
-			r.s[2].Detach(false)
-		}, ocsctl.ErrPortLost, []string{"port 2"}},
 		{"device refuses", func(r *rig) {
 			r.dev.faults[0] = &fault{kind: failSwitch}
 			r.postAll(0, 0, a)
@@ -229,6 +213,53 @@ func TestBarrierErrors(t *testing.T) {
 	}
 }
 
+// TestMovesThatCannotBe: all ports of a holder learn why it cannot move the plane, which stays in service.
+func TestMovesThatCannotBe(t *testing.T) {
+	a, b := circuit.Shift(4, 2), circuit.Shift(4, 3)
+	for _, tc := range []struct {
+		name string
+		do   func(r *rig)
+		want error
+		says string
+	}{
+		{"different maps", func(r *rig) { r.post(1, 0, 0, a); r.post(3, 0, 0, b) }, ocsctl.ErrConflict, "ports 1 and 3"},
+		{"different maps for a later epoch", func(r *rig) { r.post(1, 0, 5, a); r.post(2, 0, 5, b) },
+			ocsctl.ErrConflict, "ports 1 and 2"},
+		{"rank vanishes before its post", func(r *rig) {
+			r.post(0, 0, 0, a)
+			r.s[2].Detach(false)
+		}, ocsctl.ErrPortLost, "rank of port 2"},
+		{"rank vanished earlier", func(r *rig) {
+			r.s[2].Detach(false)
+			r.post(0, 0, 0, a)
+		}, ocsctl.ErrPortLost, "rank of port 2"},
+		{"rank vanishes after its post", func(r *rig) {
+			r.post(0, 0, 0, a)
+			r.post(2, 0, 0, a)
+			r.s[2].Detach(false)
+		}, ocsctl.ErrPortLost, "rank of port 2"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, time.Millisecond),
+				Initial: []circuit.Permutation{circuit.Shift(4, 1)}})
+			tc.do(r)
+			r.pass(5 * time.Second)
+			for p, k := range r.s {
+				if p == 2 && errors.Is(tc.want, ocsctl.ErrPortLost) {
+					continue // it is gone
+				}
+				if len(k.refused) != 1 || !errors.Is(k.refused[0], tc.want) || !strings.Contains(k.refused[0].Error(), tc.says) ||
+					!strings.Contains(k.refused[0].Error(), "plane p0: epoch 0") {
+					t.Errorf("port %d: %v, want %v with %q", p, k.refused, tc.want, tc.says)
+				}
+			}
+			if r.epoch(0) != 0 || r.fault(0) != nil || r.plane(0).State == controller.Moving {
+				t.Errorf("epoch %d, %v, %s", r.epoch(0), r.fault(0), r.plane(0).State)
+			}
+		})
+	}
+}
+
 // After a failed switch, frames go where the device really points, or are lost. No receiver takes them for another
 // rank's data.
 func TestNothingTravelsAfterAWrongSwitch(t *testing.T) {
@@ -256,15 +287,15 @@ func TestStaleAndRepeatedPosts(t *testing.T) {
 		t.Fatal("not switched")
 	}
 	r.post(1, 0, 0, swap)
-	if r.s[1].refused != 0 || r.fault(0) != nil {
+	if len(r.s[1].refused) != 0 || r.fault(0) != nil {
 		t.Error("a repetition of what happened was refused")
 	}
 	r.post(1, 0, 0, circuit.Shift(2, 0))
-	if r.s[1].refused != 1 || r.s[0].refused != 0 || r.fault(0) != nil {
+	if len(r.s[1].refused) != 1 || len(r.s[0].refused) != 0 || r.fault(0) != nil {
 		t.Error("a stale post must be refused to its port alone")
 	}
 	r.post(1, 0, 1+4096+1, swap)
-	if r.s[1].refused != 2 {
+	if len(r.s[1].refused) != 2 {
 		t.Error("a post far ahead was kept")
 	}
 }
@@ -288,6 +319,16 @@ func TestWaitingNamesPorts(t *testing.T) {
 	r.post(2, 1, 0, circuit.Xor(8, 2))
 	r.post(5, 1, 0, circuit.Xor(8, 2))
 	want("plane p1 epoch 0: switching")
+}
+
+func TestWaitingOfTwoHolders(t *testing.T) {
+	r, pairs := pairRig(t)
+	for i, ports := range pairs {
+		require.NoError(t, r.s[ports[0]].Post(0, 0, uint64(20+i), circuit.Xor(4, 1)))
+	}
+	if got := r.core.Waiting(0); got != "plane p0 epoch 0: waiting for ports 1 of holder 0x14; ports 3 of holder 0x15" {
+		t.Errorf("%q", got)
+	}
 }
 
 // Ports that no rank holds take no part; one that said goodbye leaves its posts behind.

@@ -23,7 +23,7 @@ type circuits struct {
 type medium struct {
 	index     int
 	nsPerByte float64
-	epoch     uint32 // of the plane
+	epochs    []uint32 // by port, read-only
 	m         circuit.Permutation
 	tx        []transmitter // by port
 	stats     PlaneStats
@@ -57,7 +57,7 @@ func newCircuits(cfg *Config, log *frameLog) *circuits {
 	}
 	for i, pc := range cfg.Planes {
 		pl := &medium{index: i, nsPerByte: 8e9 / pc.BandwidthBitsPerSec, m: circuit.AllDark(cfg.Ports),
-			tx: make([]transmitter, cfg.Ports)}
+			epochs: make([]uint32, cfg.Ports), tx: make([]transmitter, cfg.Ports)}
 		for p := range pl.tx {
 			pl.tx[p] = transmitter{port: p, to: circuit.Dark, idle: true}
 		}
@@ -139,13 +139,14 @@ func (c *circuits) Darken(plane int, ports []int, now int64) {
 	}
 }
 
-// Install implements controller.DataPath. On circuits that change, it rejects frames of epochs before made.
-func (c *circuits) Install(plane int, m circuit.Permutation, made uint32, now int64) {
+// Install implements controller.DataPath. On circuits that change, it rejects frames of epochs before the port's in
+// made.
+func (c *circuits) Install(plane int, m circuit.Permutation, made []uint32, now int64) {
 	pl := c.planes[plane]
 	for p := range pl.tx {
 		t := &pl.tx[p]
 		if t.dark || t.to != m[p] {
-			t.made, t.idle, t.free = made, true, max(t.free, now)
+			t.made, t.idle, t.free = made[p], true, max(t.free, now)
 			if t.busy {
 				c.lose(pl, t, LostDark, now)
 			}
@@ -156,9 +157,9 @@ func (c *circuits) Install(plane int, m circuit.Permutation, made uint32, now in
 }
 
 // Advance implements controller.DataPath.
-func (c *circuits) Advance(plane int, epoch uint32, began, now int64) {
+func (c *circuits) Advance(plane int, epoch uint32, epochs []uint32, began, now int64) {
 	pl := c.planes[plane]
-	pl.epoch = epoch
+	pl.epochs = epochs
 	if began == 0 {
 		return
 	}

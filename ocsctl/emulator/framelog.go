@@ -20,7 +20,7 @@ type FrameRecord struct {
 	Start  int64  // its first bit entered the circuit, or its loss was detected
 	Finish int64  // its last bit left the circuit: delivered, or lost
 	Bytes  uint32 // of data, without the label
-	Epoch  uint32 // the frame's tag
+	Epoch  uint32 // the frame's tag: an epoch of the sending port
 	Plane  uint16
 	Src    uint16 // the sending port
 	Dst    uint16 // the port that the circuit leads to; 0xffff: none
@@ -32,7 +32,7 @@ type FrameRecord struct {
 type SwitchRecord struct {
 	Start, End int64
 	Plane      uint16
-	Epoch      uint32 // that it led to
+	Epoch      uint32 // of the plane, which counts all switches; that of a port may be less
 	Map        circuit.Permutation
 }
 

@@ -36,25 +36,25 @@ type rig struct {
 type rigRank struct {
 	controller.Attachment
 	view    *portView
-	epochs  map[int]uint32
+	epochs  map[int][]uint32
 	maps    map[int]circuit.Permutation
 	faults  map[int]error
-	refused int
+	refused []error
 	granted []uint64 // ids
 	closed  error
 }
 
 func newRigRank() *rigRank {
-	return &rigRank{epochs: map[int]uint32{}, maps: map[int]circuit.Permutation{}, faults: map[int]error{}}
+	return &rigRank{epochs: map[int][]uint32{}, maps: map[int]circuit.Permutation{}, faults: map[int]error{}}
 }
 
-func (k *rigRank) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
-	k.epochs[plane], k.maps[plane], k.faults[plane] = epoch, m, fault
+func (k *rigRank) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
+	k.epochs[plane], k.maps[plane], k.faults[plane] = epochs, m, fault
 }
-func (k *rigRank) Refused(int, uint64, error)    { k.refused++ }
-func (k *rigRank) Granted(id, _ uint64, _ error) { k.granted = append(k.granted, id) }
-func (*rigRank) Wanted(uint64, uint64)           {}
-func (k *rigRank) Closed(err error)              { k.closed = err }
+func (k *rigRank) Refused(_ int, _ uint64, why error) { k.refused = append(k.refused, why) }
+func (k *rigRank) Granted(id, _ uint64, _ error)      { k.granted = append(k.granted, id) }
+func (*rigRank) Wanted(uint64, uint64)                {}
+func (k *rigRank) Closed(err error)                   { k.closed = err }
 
 // newRig makes a switch with every port attached, and port 0 holding the planes for all. The ring sizes are small by
 // default.
@@ -164,10 +164,29 @@ const holder = 7
 // hold has port 0 obtain all planes.
 func (r *rig) hold() {
 	r.t.Helper()
-	require.NoError(r.t, r.s[0].Acquire(1, ocsctl.Lease{Mask: 1<<len(r.c.planes) - 1, Holder: holder}))
-	if len(r.s[0].granted) != 1 {
-		r.t.Fatal("no planes are granted")
+	r.acquire(0, ocsctl.Lease{Mask: 1<<len(r.c.planes) - 1, Holder: holder})
+}
+
+// acquire has a port obtain planes that are free.
+func (r *rig) acquire(port int, l ocsctl.Lease) {
+	r.t.Helper()
+	granted := len(r.s[port].granted)
+	require.NoError(r.t, r.s[port].Acquire(1, l))
+	if len(r.s[port].granted) != granted+1 {
+		r.t.Fatalf("port %d is granted no planes", port)
 	}
+}
+
+// pairRig makes a switch of one dark plane, which holders 20 and 21 have at two ports each.
+func pairRig(t *testing.T) (r *rig, pairs [][]int) {
+	t.Helper()
+	r = newRig(t, Config{Ports: 4, Planes: planes(1, frameRate, 0)})
+	require.NoError(t, r.s[0].Release(1, holder))
+	pairs = [][]int{{0, 1}, {2, 3}}
+	for i, ports := range pairs {
+		r.acquire(ports[0], ocsctl.Lease{Mask: 1, Holder: uint64(20 + i), Ports: ports})
+	}
+	return r, pairs
 }
 
 func (r *rig) post(port, plane int, epoch uint32, target circuit.Permutation) {
@@ -182,7 +201,8 @@ func (r *rig) postAll(plane int, epoch uint32, target circuit.Permutation) {
 	}
 }
 
-func (r *rig) epoch(plane int) uint32 { return r.page.epochs[plane] }
+// epoch returns that of port 0.
+func (r *rig) epoch(plane int) uint32 { return r.page.epochs[plane][0] }
 
 func (r *rig) lost(port, plane int, v Verdict) uint32 {
 	return r.s[port].view.alarms[plane].lost[v].Load()

@@ -28,7 +28,7 @@ type transmitter struct {
 	port int
 	tx   *shmring.Ring // nil: no rank attached
 	to   int           // port to which the circuit leads now; circuit.Dark: none
-	made uint32        // the plane's epoch when this circuit was made
+	made uint32        // the port's epoch when this circuit was made
 	dark bool          // the plane is moving this circuit
 
 	asked *atomic.Uint32 // PortMemory.idle: set to request a kick for the next frame
@@ -83,7 +83,7 @@ func judge(pl *medium, t *transmitter, tag uint32) Verdict {
 	switch {
 	case t.dark || t.to == circuit.Dark:
 		return LostDark
-	case tag < t.made || tag > pl.epoch:
+	case tag < t.made || tag > pl.epochs[t.port]:
 		return LostEpoch
 	}
 	return Delivered

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/plans/circuit"
 )
 
@@ -245,6 +246,35 @@ func TestUntouchedCircuitsFlowOn(t *testing.T) {
 	r.wantLost(0, 0, nil)
 	if want := int((r.now - began) / int64(frameTime)); got != want {
 		t.Errorf("%d frames, want %d", got, want)
+	}
+}
+
+// TestEpochsOfPorts: the switch accepts a frame by the epochs of its port. Moves of another holder do not count for it.
+func TestEpochsOfPorts(t *testing.T) {
+	dark := circuit.AllDark(4)
+	r, pairs := pairRig(t)
+	move := func(holder uint64, epoch uint32, to circuit.Permutation) {
+		for _, p := range pairs[holder-20] {
+			require.NoError(t, r.s[p].Post(0, epoch, holder, to))
+		}
+	}
+	joined := circuit.Xor(4, 1)
+	move(20, 0, joined)
+	move(20, 1, dark)
+	move(20, 2, joined)
+	move(21, 0, joined)
+	for epoch := range uint32(4) {
+		for _, p := range []int{0, 2} {
+			r.send(0, p, uint64(epoch), frameBytes, epoch)
+		}
+	}
+	r.pass(10 * frameTime)
+	r.wantLost(0, 0, map[Verdict]uint32{LostEpoch: 3})
+	r.wantLost(2, 0, map[Verdict]uint32{LostEpoch: 3})
+	for port, want := range map[int]uint64{1: 3, 3: 1} {
+		if id, ok := r.recv(0, port); !ok || id != want {
+			t.Errorf("port %d received %d, %v, want the frame of epoch %d", port, id, ok, want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,11 +19,11 @@ import (
 // watcher is a rank's view of the planes: it only makes the test look again.
 type watcher struct{ news chan struct{} }
 
-func (w *watcher) Changed(int, uint32, circuit.Permutation, error) { w.tell() }
-func (w *watcher) Refused(int, uint64, error)                      { w.tell() }
-func (w *watcher) Granted(uint64, uint64, error)                   { w.tell() }
-func (*watcher) Wanted(uint64, uint64)                             {}
-func (w *watcher) Closed(error)                                    { w.tell() }
+func (w *watcher) Changed(int, []uint32, circuit.Permutation, error) { w.tell() }
+func (w *watcher) Refused(int, uint64, error)                        { w.tell() }
+func (w *watcher) Granted(uint64, uint64, error)                     { w.tell() }
+func (*watcher) Wanted(uint64, uint64)                               {}
+func (w *watcher) Closed(error)                                      { w.tell() }
 
 func (w *watcher) tell() {
 	select {
@@ -269,7 +270,7 @@ func TestChainTakeover(t *testing.T) {
 				ch.until(func() bool { m, err := ch.dev.Map(0); return err == nil && m.Equal(c.found) && !ch.model.Switching() })
 				intent := &controller.Intent{Epoch: 4, To: shift(2)}
 				config.Recovered = []controller.Recovered{{Epoch: 4, Map: shift(1), Intent: intent}}
-				config.Grace = 100 * time.Millisecond
+				config.Before = slices.Repeat([]controller.RankBefore{controller.RankLeft}, config.Ports)
 			})
 			if c.drift {
 				ch.await(0, "drift", func(p controller.PlaneSnapshot) bool { return p.State == controller.Down })

@@ -72,6 +72,21 @@ func (p *Placement) Overlay(m, at, ranks Permutation) Permutation {
 	return m
 }
 
+// Expand appends a map of the ranks to m as a map of ports, in which other ports are dark.
+func (p *Placement) Expand(m, ranks Permutation) Permutation {
+	for _, rank := range p.ranks {
+		to := Dark
+		if rank >= 0 {
+			to = ranks[rank]
+		}
+		if to != Dark {
+			to = p.ports[to]
+		}
+		m = append(m, to)
+	}
+	return m
+}
+
 // Restrict appends a plane's map of ports, at, to m as a map of the ranks. It drops circuits to other ports.
 func (p *Placement) Restrict(m, at Permutation) Permutation {
 	for _, port := range p.ports {

@@ -56,9 +56,6 @@ func (m *Machine) issueAhead() (bool, error) {
 	if err != nil || plan == nil {
 		return false, err
 	}
-	if !m.permits(plan, all) {
-		return false, nil // when ranks ask, the machine obtains the planes alone
-	}
 	m.work, m.iteration.ahead = w, w.seq
 	m.prepare(plan)
 	m.fill(plan.ID, all, flags)

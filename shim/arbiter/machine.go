@@ -40,9 +40,6 @@ type Config struct {
 	Scripted func(calls.Shape) *planning.Agreed
 	// Repeats is how often a sequence of operations has to come before tickets go out ahead; 0: they never do.
 	Repeats int
-	// ShareAfter is how many operations, one after the other, have to move no circuit after they have begun, before planes
-	// are shared; 0: they never are.
-	ShareAfter int
 	// NextUser returns whose operation comes next at the leader's port; nil: this communicator is alone there.
 	NextUser func() circuits.NextUser
 }
@@ -68,8 +65,7 @@ type Machine struct {
 	done  int    // ranks that have ended the operation under way
 	ended []bool // by rank: it has
 
-	held      planeset.Set // granted
-	share     share
+	held      planeset.Set   // granted
 	down      planeset.Set   // planes known to be out of service
 	tellMaps  planeset.Set   // held planes whose maps the next ticket tells, since others may have moved them
 	waiting   planeset.Set   // planes with an Await action under way
@@ -129,9 +125,6 @@ func New(cfg Config, v View, b Book) *Machine {
 
 // Held returns the planes that are granted.
 func (m *Machine) Held() planeset.Set { return m.held }
-
-// Shares reports whether others may hold the granted planes too.
-func (m *Machine) Shares() bool { return m.held != 0 && m.share.lease }
 
 // Step handles an event at a time and returns actions, to be performed in this order. The result is valid until the
 // next step. After a Fail action there are no more.
@@ -334,11 +327,8 @@ func (m *Machine) linger() {
 	}
 }
 
-// issue sends the ticket of a plan. A plan that moves circuits needs planes that are not shared.
+// issue sends the ticket of a plan.
 func (m *Machine) issue(p *planning.Agreed, use planeset.Set, flags uint8) error {
-	if !m.permits(p, use) {
-		return m.unshare()
-	}
 	m.fill(p.ID, use, flags)
 	m.run()
 	m.send(-1, m.work.seq, &m.ticket, nil)
@@ -355,9 +345,6 @@ func (m *Machine) run() {
 func (m *Machine) fill(id planning.ID, use planeset.Set, flags uint8) {
 	t := &m.ticket
 	t.Flags, t.Version, t.Plan, t.Use = flags, m.book.Version(), id, use
-	if m.share.lease {
-		t.Flags |= ticket.Shared
-	}
 	if m.tellMaps&use != 0 {
 		t.Flags |= ticket.Maps
 		m.tellMaps &^= use

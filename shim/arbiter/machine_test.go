@@ -123,17 +123,14 @@ func (r *rig) describe(a *Action) string {
 		if t.Flags&ticket.Ahead != 0 {
 			how += " ahead"
 		}
-		if t.Flags&ticket.Shared != 0 {
-			how += " shared"
-		}
 		return fmt.Sprintf("ticket %d to %d: %s", a.Seq, a.Rank, how)
 	case SendRecall:
 		return fmt.Sprintf("recall %d", a.Seq)
 	case SendPlan:
 		return fmt.Sprintf("plan to %d", a.Rank)
 	case Acquire:
-		if a.Lease.Shared {
-			return fmt.Sprintf("share %b with %v", a.Lease.Mask, a.Lease.Circuits)
+		if a.Lease.Circuits != nil {
+			return fmt.Sprintf("acquire %b with %v", a.Lease.Mask, a.Lease.Circuits)
 		}
 		return fmt.Sprintf("acquire %b", a.Lease.Mask)
 	case Release:

@@ -144,10 +144,30 @@ func (m *Machine) acquire() error {
 // requestPlanes requests all planes, unless an earlier request has no answer yet.
 func (m *Machine) requestPlanes() {
 	if !m.asking {
-		l := m.lease()
-		m.asking, m.share.lease = true, l.Shared
-		m.act(Action{Kind: Acquire, Lease: l})
+		m.asking = true
+		m.act(Action{Kind: Acquire, Lease: m.lease()})
 	}
+}
+
+// lease returns the request for all planes. If the plan of the next operation is known, it names the circuits with which
+// the plan begins: the controller makes them before the grant, without posts, and for groups side by side in one move.
+// All ports have no other group beside them, and their planes set up while others send already.
+func (m *Machine) lease() ocsctl.Lease {
+	site := m.cfg.Site
+	l := ocsctl.Lease{Mask: uint64(site.All()), Ports: site.Places.Ports()}
+	next := m.work
+	if m.stage == idle {
+		next, _ = m.predicted()
+	}
+	switch {
+	case next.demand != nil, site.Cfg.Plan.Current, len(l.Ports) == site.Places.Size(),
+		site.All().Len()*len(l.Ports) > ocsctl.MaxCircuits:
+		return l
+	}
+	if p, _, err := m.choose(next.shape, site.All()); err == nil && p != nil && p.Plan != nil {
+		l.Circuits = p.Plan.Initial
+	}
+	return l
 }
 
 // waitedLong goes on without planes. The request stands: its answer may come during a later operation, or between two.
@@ -174,7 +194,7 @@ func (m *Machine) onGranted(e *Event) error {
 	case e.Err != nil:
 		return e.Err
 	}
-	m.held, m.since, m.share.fresh = e.Planes, m.clock, true
+	m.held, m.since = e.Planes, m.clock
 	if half := m.held &^ m.held.Usable(m.cfg.Site.Template.Circuits); half != 0 {
 		m.held &^= half
 		m.act(Action{Kind: Release, Planes: half})

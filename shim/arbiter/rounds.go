@@ -140,9 +140,6 @@ func (m *Machine) decideRound() error {
 		m.linger()
 		return nil
 	}
-	if !m.permits(nil, m.held) {
-		return m.unshare()
-	}
 	m.clearRound()
 	m.fill(sha256.Sum256(holds), m.held, 0)
 	m.run()

@@ -73,8 +73,7 @@ func (m *Machine) prepare(p *planning.Agreed) {
 		if i++; m.standing[j].Maps.Equal(to) {
 			continue
 		}
-		_, ports, _ := m.view.State(j)
-		target := m.cfg.Site.Places.Overlay(nil, ports, to)
+		target := m.cfg.Site.Places.Expand(nil, to)
 		m.act(Action{Kind: Prepare, Plane: j, Epoch: m.standing[j].Epoch, Target: target})
 		m.standing[j] = ticket.At(m.standing[j].Epoch+1, to)
 		m.tellMaps |= 1 << j

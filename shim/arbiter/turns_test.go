@@ -86,15 +86,14 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestPrepare: planes move to the first maps of the plan before ranks ask, and circuits from ports outside go with the
-// same move. A recalled ticket leaves planes there.
+// TestPrepare: planes move to the first maps of the plan before ranks ask. A recalled ticket leaves planes there.
 func TestPrepare(t *testing.T) {
 	r, turn := turnsOf(t, 4)
 	away(r, turn)
 	r.maps[0] = circuit.Permutation{circuit.Dark, 3, 0, 2}
 	swap := circuit.Permutation{1, 0}
 	r.row.Best.Plan = &plans.Plan{Initial: []circuit.Permutation{swap, circuit.AllDark(2)}}
-	r.step(granted, "prepare 0 epoch 0 to [1 0 -1 2]", "ticket 4 to -1: planes 11 maps ahead", "set 0")
+	r.step(granted, "prepare 0 epoch 0 to [1 0 -1 -1]", "ticket 4 to -1: planes 11 maps ahead", "set 0")
 	var sent ticket.Ticket
 	_, err := ticket.Decode(r.last[1].Body, &sent)
 	require.NoError(t, err)

@@ -110,16 +110,14 @@ func (m *Machine) answered() {
 	m.port.mu.Unlock()
 }
 
-// stillValid reports whether planes are in service, and no further than the ticket says, or shared with the ticket's
-// circuits. A ticket that lay here for a while may be of another time: a plane has failed since, or another controller
+// stillValid reports whether planes are in service, and no further than the ticket says. A ticket that lay here for a while may be of another time: a plane has failed since, or another controller
 // has begun with later epochs. Then the leader decides again. A ticket with maps says where planes stand that others
 // may have moved.
 func (m *Machine) stillValid(use planeset.Set) bool {
 	for j := range use.Each() {
-		epoch, ports, err := m.view.State(j)
+		epoch, _, err := m.view.State(j)
 		want, moved := &m.ticket.Planes[j], m.ticket.Flags&ticket.Maps != 0
-		later := int32(epoch-want.Epoch) > 0
-		if err != nil || later && (!m.shares() || !m.holds(ports, want)) ||
+		if err != nil || int32(epoch-want.Epoch) > 0 ||
 			!moved && (m.standing[j].Epoch != want.Epoch || m.standing[j].Hash != want.Hash) {
 			return false
 		}

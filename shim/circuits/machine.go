@@ -39,7 +39,7 @@ type Config struct {
 
 // Machine decides a rank's side of operations on planes with circuits, in this order for each operation:
 //
-//	Begin, or Ask -> Take; Settle until the planes have reached the ticket's states -> Overlay for each move -> Done
+//	Begin, or Ask -> Take; Settle until the planes have reached the ticket's states -> Ports for each move -> Done
 //
 // It has no clock, socket or goroutine: callers tell the time, send its messages and posts, and wait. [Planes] does
 // this in a job; a simulator does it in simulated time. In a loop of equal operations it does not allocate.
@@ -183,19 +183,15 @@ func (m *Machine) Settle(at time.Time) (bool, error) {
 	return true, nil
 }
 
-// check returns a plane's epoch. At the ticket's epoch the plane must hold the ticket's map; a shared plane later, too.
+// check returns a plane's epoch. At the ticket's epoch the plane must hold the ticket's map.
 func (m *Machine) check(plane int, want *ticket.Plane) (epoch uint32, err error) {
 	epoch, ports, err := m.view.State(plane)
-	later := int32(epoch - want.Epoch)
-	if err == nil && (later == 0 || later > 0 && m.shares()) && !m.holds(ports, want) {
+	if err == nil && epoch == want.Epoch && !m.holds(ports, want) {
 		err = fmt.Errorf("plane %d at epoch %d holds another map than the ticket's: %w", plane, epoch,
 			ocsctl.ErrUnknownMap)
 	}
 	return epoch, err
 }
-
-// shares reports whether other communicators may move the planes of the ticket.
-func (m *Machine) shares() bool { return m.ticket.Flags&ticket.Shared != 0 }
 
 // holds reports whether a plane's map of ports has the circuits of a ticket.
 func (m *Machine) holds(ports circuit.Permutation, want *ticket.Plane) bool {
@@ -203,16 +199,13 @@ func (m *Machine) holds(ports circuit.Permutation, want *ticket.Plane) bool {
 	return m.ranks.Digest() == want.Hash
 }
 
-// CheckMoves returns an error if a plane has made more moves than this operation makes, unless the plane is shared and
-// has the ticket's circuits. A rank that has not reached a controller for a while may have lost its planes to others.
-// It must not take their moves for its own. The operation asks again with each epoch; see [Machine.CheckEpoch].
+// CheckMoves returns an error if a plane has made more moves for the port than this operation makes. A rank that has not
+// reached a controller for a while may have lost its planes to others. It must not take their moves for its own. The
+// operation asks again with each epoch; see [Machine.CheckEpoch].
 func (m *Machine) CheckMoves(moves Movement) error {
 	for j := range m.ticket.Use.Each() {
 		m.last[j] = m.base[j] + moves.Switches(j)
-		epoch, ports, _ := m.view.State(j)
-		if m.shares() && m.holds(ports, &m.ticket.Planes[j]) {
-			continue
-		}
+		epoch, _, _ := m.view.State(j)
 		if int32(epoch-m.last[j]) > 0 {
 			return m.moved(j, epoch)
 		}
@@ -220,11 +213,10 @@ func (m *Machine) CheckMoves(moves Movement) error {
 	return nil
 }
 
-// CheckEpoch returns an error if a plane has an epoch that the operation in progress does not reach. Epochs of a shared
-// plane may be those of moves of others.
+// CheckEpoch returns an error if a plane has an epoch that the operation in progress does not reach.
 // Hot path: no allocation, no locks, no logging.
 func (m *Machine) CheckEpoch(plane int, epoch uint32) error {
-	if int32(epoch-m.last[plane]) <= 0 || m.shares() || !m.ticket.Use.Has(plane) {
+	if int32(epoch-m.last[plane]) <= 0 || !m.ticket.Use.Has(plane) {
 		return nil
 	}
 	return m.moved(plane, epoch)
@@ -235,12 +227,9 @@ func (m *Machine) moved(plane int, epoch uint32) error {
 		m.cfg.Rank, plane, epoch, m.base[plane], m.last[plane], ocsctl.ErrUnknownMap)
 }
 
-// Overlay turns a map of ranks into the map of ports to post; see [circuit.Placement]. Meanwhile only the operation's
-// moves change the map of ports, so every rank requests the same map at any time. The result is valid until the next
-// call.
-func (m *Machine) Overlay(plane int, target circuit.Permutation) circuit.Permutation {
-	_, ports, _ := m.view.State(plane)
-	m.ports = m.cfg.Places.Overlay(m.ports[:0], ports, target)
+// Ports turns a map of ranks into the map of ports to post, valid until the next call.
+func (m *Machine) Ports(target circuit.Permutation) circuit.Permutation {
+	m.ports = m.cfg.Places.Expand(m.ports[:0], target)
 	return m.ports
 }
 

@@ -62,7 +62,7 @@ func TestMachineOperation(t *testing.T) {
 			t.Fatalf("settled %v, %v", settled, err)
 		}
 		for n := uint32(1); n <= moves.Switches(0); n++ {
-			copy(p[0].ports, m.Overlay(0, moves.Target(0, n)))
+			copy(p[0].ports, m.Ports(moves.Target(0, n)))
 			p[0].epoch++
 		}
 		if done := m.Done(moves); done.Seq != op.Seq || len(done.Body) == 0 {
@@ -70,7 +70,7 @@ func TestMachineOperation(t *testing.T) {
 		}
 	}
 	run(ticketAt(0, ticket.Maps, here), moves)
-	if want := (circuit.Permutation{5, 4, dark, 1, dark, 0}); !p[0].ports.Equal(want) || m.Standing()[0].Epoch != 3 {
+	if want := (circuit.Permutation{dark, 4, dark, 1, dark, dark}); !p[0].ports.Equal(want) || m.Standing()[0].Epoch != 3 {
 		t.Errorf("ports %v at epoch %d, want %v at 3", p[0].ports, m.Standing()[0].Epoch, want)
 	}
 	// A loop: the planes return to where they were. The test rewinds their epoch, so that one ticket serves.
@@ -313,39 +313,31 @@ func BenchmarkPredicted(b *testing.B) {
 	}
 }
 
-// TestSharedPlanes: others may move a shared plane at any time, but not the circuits of the ticket.
-func TestSharedPlanes(t *testing.T) {
+// TestPlanesOfOthers: epochs of the port beyond the operation's are moves of others.
+func TestPlanesOfOthers(t *testing.T) {
 	swap := circuit.Permutation{2, dark, 0} // ranks 0 and 2, at ports 4 and 3
-	mine, away := circuit.Permutation{dark, dark, dark, 4, 3, dark}, circuit.Permutation{2, dark, 0, 5, dark, 3}
-	still := circuits.ListedMaps{{swap}}
-	for name, k := range map[string]struct {
-		flags          uint8
-		later          circuit.Permutation
-		settles, fails bool // before the operation; during it
-	}{
-		"shared":       {ticket.Shared, append(circuit.Permutation{1, 0, dark}, mine[3:]...), true, false},
-		"alone":        {0, mine, true, true},
-		"other's move": {ticket.Shared, away, false, true},
-	} {
-		planes := fakePlanes{{epoch: 7, ports: mine}}
-		m := newMachine(planes)
-		take := func() {
-			m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
-			if _, err := m.Take(start, ticketAt(7, ticket.Maps|k.flags, swap)); err != nil {
-				t.Fatal(err)
-			}
+	planes := fakePlanes{{epoch: 7, ports: circuit.Permutation{dark, dark, dark, 4, 3, dark}}}
+	m := newMachine(planes)
+	take := func() {
+		m.Ask(start, &circuits.Operation{Row: &ticket.Row{}})
+		if _, err := m.Take(start, ticketAt(7, ticket.Maps, swap)); err != nil {
+			t.Fatal(err)
 		}
-		take()
-		if settled, err := m.Settle(start); !settled || err != nil {
-			t.Fatal(settled, err)
-		}
-		planes[0].epoch, planes[0].ports = 9, k.later
-		if err := m.CheckMoves(still); (err != nil) != k.fails {
-			t.Errorf("%s: during the operation: %v", name, err)
-		}
-		take()
-		if settled, err := m.Settle(start.Add(2 * time.Second)); settled != k.settles || (err == nil) != k.settles {
-			t.Errorf("%s: at a later epoch: %v, %v", name, settled, err)
-		}
+	}
+	take()
+	if settled, err := m.Settle(start); !settled || err != nil {
+		t.Fatal(settled, err)
+	}
+	if err := m.CheckMoves(circuits.ListedMaps{{swap}}); err != nil {
+		t.Error(err)
+	}
+	planes[0].epoch = 8
+	if err := m.CheckMoves(circuits.ListedMaps{{swap}}); err == nil {
+		t.Error("the move of another is taken for the operation's")
+	}
+	planes[0].epoch, planes[0].ports = 7, circuit.Permutation{2, dark, 0, 5, dark, 3}
+	take()
+	if settled, err := m.Settle(start.Add(2 * time.Second)); settled || err == nil {
+		t.Errorf("another map at the ticket's epoch: %v, %v", settled, err)
 	}
 }

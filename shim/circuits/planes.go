@@ -219,9 +219,9 @@ func (p *Planes) Close() {
 	})
 }
 
-// Post implements [exec.Switch]. See [circuit.Placement] for the circuits of ports that are not the communicator's.
+// Post implements [exec.Switch].
 func (p *Planes) Post(plane int, epoch uint32, target circuit.Permutation) error {
-	return p.Controller.Post(plane, epoch, p.c.ID, p.Machine.Overlay(plane, target))
+	return p.Controller.Post(plane, epoch, p.c.ID, p.Machine.Ports(target))
 }
 
 // Poll implements [exec.Switch]. A refused post of this communicator is an error too, and so is a move that is not one

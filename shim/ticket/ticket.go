@@ -30,9 +30,6 @@ const (
 	// Elsewhere, in the end of an operation: as far as the rank knows, the next operation at its port may be another
 	// communicator's.
 	Elsewhere
-	// Shared: other communicators may hold the planes too. The operation moves no circuit, but theirs may move meanwhile,
-	// which changes epochs.
-	Shared
 	allFlags = 1<<iota - 1
 )
 

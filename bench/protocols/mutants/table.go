@@ -14,6 +14,8 @@ const (
 	barrierFile    = "ocsctl/controller/barrier.go"
 	leaseFile      = "ocsctl/controller/lease.go"
 	moveFile       = "ocsctl/controller/move.go"
+	postFile       = "ocsctl/controller/post.go"
+	proposeFile    = "ocsctl/controller/propose.go"
 	operateFile    = "ocsctl/controller/operate.go"
 	grantFile      = "ocsctl/controller/grant.go"
 	recoverFile    = "ocsctl/controller/recover.go"
@@ -25,7 +27,6 @@ const (
 	aheadFile      = "shim/arbiter/ahead.go"
 	rankAheadFile  = "shim/circuits/ahead.go"
 	turnsFile      = "shim/arbiter/turns.go"
-	shareFile      = "shim/arbiter/share.go"
 	makingFile     = "ocsctl/controller/making.go"
 	badPortFile    = "ocsctl/controller/badport.go"
 	placementFile  = "plans/circuit/placement.go"
@@ -40,8 +41,8 @@ const (
 
 var mutants = []mutant{
 	// The controller: order of journal, device and answers.
-	{"moves before the intent is durable", moveFile,
-		"case missing < 0 && pl.intent.durable:", "case missing < 0:", false},
+	{"moves before the intent is durable", proposeFile,
+		"if pl.intent.durable {\n\t\tm.begin(pl, n, now)", "if true {\n\t\tm.begin(pl, n, now)", false},
 	{"answers before the journal", confirmFile,
 		"m.note(now, e, m.written(func(err error, _ int64) { m.confirmed(id, err) }))",
 		"m.note(now, e, func(error) {})\n\tm.confirmed(id, nil)", false},
@@ -58,7 +59,7 @@ var mutants = []mutant{
 
 	// The controller: verification.
 	{"skips the reading of the map", moveFile,
-		"case !same(observed, mv.target):", "case len(observed) == 0:", true},
+		"case !same(observed, mv.to):", "case len(observed) == 0:", true},
 	{"set ignores lost light", moveFile,
 		"case !mv.enables() && len(found", "case mv.order == nil && len(found", true},
 	{"ignores lost light of planes in service", moveFile,
@@ -78,42 +79,50 @@ var mutants = []mutant{
 		"&& l.admits(&q.leaseHolder, want)", "", false},
 	{"shares planes between common ports", leaseFile,
 		"|| !h.places.Apart(o.places) {", "{", false},
-	{"shares planes with a holder that moves them", leaseFile,
-		"if !h.shared || !o.shared ||", "if !h.shared ||", false},
-	{"shares planes with those that wait for them alone", leaseFile,
-		"if !free {\n\t\t\tblocked |= want\n", "if !free {\n", true},
-	{"accepts posts to shared planes", leaseFile,
-		"len(held) > 0 && !held[0].shared {", "len(held) > 0 {", true},
-	{"moves shared planes", shareFile,
-		"return !s.lease", "return true", false},
-	{"hides that planes are shared", arbiterFile,
-		"t.Flags |= ticket.Shared", "t.Flags |= 0", true},
-	{"takes others' moves of shared planes for its own", rankFile,
-		"if m.shares() && m.holds(ports, &m.ticket.Planes[j]) {", "if len(ports) < 0 {", true},
-	{"removes circuits of those that share the plane", makingFile,
-		"to := pl.m\n", "to := circuit.AllDark(len(pl.m))\n", false},
+	{"overtakes requests with common ports", leaseFile,
+		"waiting = append(waiting, q)\n", "waiting = append(waiting, q)[:0]\n", true},
+	{"removes circuits of other holders", proposeFile,
+		"n := &proposal{to: pl.m, epochs", "n := &proposal{to: circuit.AllDark(len(pl.m)), epochs", false},
+	{"grants planes at different epochs", makingFile,
+		"if epoch != at {", "if epoch != at && h == nil {", false},
+	{"grants planes at an epoch with two maps", makingFile,
+		"return changed <= began", "return true", false},
+	{"advances the epochs of other holders", proposeFile,
+		"if h.at(p) {\n\t\t\t\tn.epochs[p] =", "if newest > 0 {\n\t\t\t\tn.epochs[p] =", false},
+	{"advances epochs before a claim", proposeFile,
+		"m.grace == 0 && m.lease.of(pl.index, p) == nil", "m.lease.of(pl.index, p) == nil", true},
+	{"takes circuits off without a new epoch", proposeFile,
+		"n.epochs[p]++\n", "_ = p\n", true},
+	{"writes intents without epochs", proposeFile,
+		"n.to, pl.brief(n.epochs)}", "n.to, nil}", false},
+	{"forgets epochs of ports", stateFile,
+		"s.Epochs = e.Epochs\n", "s.Epochs = nil\n", false},
+	{"refuses all holders because of one", postFile,
+		"if a != nil && (h == nil || h.at(port)) {\n\t\t\tm.refuse(pl, a, holder,",
+		"if a != nil {\n\t\t\tif o := m.lease.of(pl.index, port); o != nil {\n\t\t\t\tholder = o.holder\n\t\t\t}\n" +
+			"\t\t\tm.refuse(pl, a, holder,",
+		true},
+	{"waits for ranks that have died", postFile,
+		"if _, gone := m.absent(pl, h, r); len(gone) > 0 {", "if false {\n\t\t\tvar gone []int", true},
 	{"grants shared planes without their circuits", makingFile,
 		"if !m.made(g) {", "if false {", true},
 	{"makes circuits that their owner forbids", makingFile,
-		", pl.keeps(pl.m, to, pl.jobOf(g.a.port)) != nil", "", true},
+		", pl.permits(pl.jobOf(g.a.port), to) != nil", "", true},
 	{"keeps requests of ranks that have left", leaseFile,
 		"return matches(&g.leaseHolder) })", "return false })", true},
-	{"trusts shared planes at later epochs", rankFile,
-		"(later == 0 || later > 0 && m.shares())", "later == 0", true},
 	{"welcomes ranks whose leases have ended", attachmentFile,
 		"if m.grace == 0 && len(held) > 0 {", "if m.grace == 0 {\n\t\treturn nil\n\t}\n\tif false {", true},
-	{"claims shared planes alone", attachmentFile,
-		"h.since = now\n", "h.since, h.shared = now, false\n", true},
 	{"grants planes that move", leaseFile,
-		"blocked := moving", "blocked := moving & 0", false},
+		"want&moving(&q.leaseHolder) == 0 && ", "", false},
 	{"grants planes out of service", leaseFile,
 		"want := q.mask &^ down(&q.leaseHolder)", "want := q.mask", false},
 	{"grants to ranks that the journal lacks", leaseFile,
-		"want&blocked == 0 && q.a.recorded", "want&blocked == 0", true},
-	{"counts posts without a lease as the holder's", moveFile,
-		"err = m.mayMove(pl, a.port, k.holder, target)", "k.holder = m.lease.mover(pl.index).holder", false},
+		" && q.a.recorded && ", " && ", true},
+	{"counts posts without a lease as the holder's", postFile,
+		"err = m.mayMove(pl, a.port, k.holder, target)",
+		"if h := m.lease.of(pl.index, a.port); h != nil {\n\t\t\tk.holder = h.holder\n\t\t}", false},
 	{"accepts posts to planes without a holder", leaseFile,
-		"case len(held) == 0 && m.grace != 0: //", "case len(held) == 0: //", true},
+		"case h == nil && m.grace != 0: //", "case h == nil: //", true},
 	{"keeps posts of the holder before", grantFile,
 		"m.refuseOthers(mask)\n", "", true},
 	{"lets a holder wait for itself", grantFile,
@@ -130,9 +139,9 @@ var mutants = []mutant{
 	{"grants planes to holders with a bad port", grantFile,
 		" || h.has(pl.out()) {", " {", true},
 	{"accepts posts that move circuits of bad ports", leaseFile,
-		"if err := pl.leaves(target); err != nil {", "if err := pl.leaves(target); false {", true},
-	{"moves a plane after a port has become bad", moveFile,
-		"r != nil && pl.leaves(r.target) != nil", "r != nil && false", true},
+		"if err := pl.leaves(to); err != nil {", "if err := pl.leaves(to); false {", true},
+	{"moves a plane after a port has become bad", proposeFile,
+		"if len(pl.bad) > 0 && pl.leaves(h.apply(pl.m, r.target)) != nil {", "if false {", true},
 	{"returns a port while a holder has it", badPortFile,
 		" || used || pl", " || used && false || pl", true},
 	{"returns a port whose move failed", badPortFile,
@@ -148,11 +157,11 @@ var mutants = []mutant{
 
 	// The controller: the barrier.
 	{"accepts posts for the epoch before", barrierFile,
-		"if epoch >= cur {", "if epoch+1 >= cur {", true},
+		"if k.epoch >= cur {", "if k.epoch+1 >= cur {", true},
 	{"does not await ports of dead ranks", attachmentFile,
 		"m.lost[a.port] = m.nextID\n", "", true},
-	{"moves before all ports have posted", moveFile,
-		"!r.posted[port] &&", "r.count == 0 &&", false},
+	{"moves before all ports have posted", postFile,
+		"!r.posted[port] &&", "!slices.Contains(r.posted, true) &&", false},
 	{"awaits circuits to ports outside the lease", leaseFile,
 		"h.at(port) && h.at(to)", "h.at(port)", false},
 	{"awaits no circuits of the lease", leaseFile,

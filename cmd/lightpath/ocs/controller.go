@@ -212,12 +212,8 @@ func printPlane(w io.Writer, p *controller.PlaneSnapshot, now time.Time) {
 		fmt.Fprintf(w, "  ports with fading light: %v\n", p.Dim)
 	}
 	for _, h := range p.Holders {
-		shared := ""
-		if h.Shared {
-			shared = ", shared"
-		}
-		fmt.Fprintf(w, "  held by port %d, holder %s%s%s, for %v\n", h.Port, ocsctl.HolderName(h.Holder), shared,
-			ofJob(h.Job), now.Sub(h.Since).Round(time.Millisecond))
+		fmt.Fprintf(w, "  held by port %d, holder %s%s, for %v\n", h.Port, ocsctl.HolderName(h.Holder), ofJob(h.Job),
+			now.Sub(h.Since).Round(time.Millisecond))
 	}
 }
 

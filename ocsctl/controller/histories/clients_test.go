@@ -3,6 +3,7 @@ package histories
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -88,6 +89,9 @@ func look(w *world, l *life, client int) bool {
 	}
 	end := w.tick()
 	for j, p := range s.Planes {
+		if b := w.beside; b != nil && len(p.Holders) > 1 {
+			b.together.Add(1)
+		}
 		out := output{epoch: p.Epoch, m: key(p.Map), moving: p.State == controller.Moving}
 		if len(p.Holders) > 0 {
 			out.holder = p.Holders[0].Holder
@@ -120,6 +124,7 @@ type rank struct {
 	refused [planes]error // of a post, since it was reset
 	wanted  *wanted
 	granted *granted
+	held    uint64 // planes of the rank's job
 	closed  bool
 }
 
@@ -153,13 +158,17 @@ func (r *rank) change(f func()) {
 	}
 }
 
-func (r *rank) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+func (r *rank) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
+	epoch := epochs[r.port]
 	r.world.tell(news{r.life.number, plane, epoch})
 	r.change(func() {
+		if b := r.world.beside; b != nil && fault == nil {
+			b.check(r, plane, ocsctl.PlaneState{Epoch: epoch, Map: m})
+		}
 		r.planes[plane], r.faults[plane] = ocsctl.PlaneState{Epoch: epoch, Map: m}, fault
 		if x := r.wanted; x != nil && x.plane == plane && x.answer == inactive && (fault != nil || epoch != x.epoch) {
 			x.at, x.answer = r.world.tick(), failed
-			if fault == nil && epoch == x.epoch+1 && m.Equal(x.target) {
+			if fault == nil && epoch == x.epoch+1 && r.arrived(m, x.target) {
 				x.answer = done
 			}
 		}
@@ -216,12 +225,14 @@ type job struct {
 	life    *life
 	ranks   [jobPorts]*rank
 	held    uint64
-	known   [planes]uint32
+	all     bool // its leases have all ports
+	known   [jobPorts][planes]uint32
 	pending [planes]*wanted // a move that the controller before may have begun
 }
 
 func newJob(w *world, n int) *job {
-	return &job{world: w, number: firstJob + n, holder: uint64(n + 1), dice: newDice(w.seed, uint64(20+n))}
+	return &job{world: w, number: firstJob + n, holder: uint64(n + 1), dice: newDice(w.seed, uint64(20+n)),
+		all: w.beside == nil}
 }
 
 func (j *job) run() {
@@ -241,13 +252,13 @@ func (j *job) run() {
 func (j *job) attach() bool {
 	for i := range j.ranks {
 		r := newRank(j.world, j.life, int(j.holder-1)*jobPorts+i)
-		o := controller.AttachOptions{Port: r.port, Who: fmt.Sprint("rank ", r.port), Known: j.learned()}
+		o := controller.AttachOptions{Port: r.port, Who: fmt.Sprint("rank ", r.port), Known: j.learned(i)}
 		claims := j.held
 		if i > 0 {
 			claims = 0
 		}
 		if claims != 0 {
-			o.Held = []ocsctl.Lease{{Holder: j.holder, Mask: claims}}
+			o.Held = []ocsctl.Lease{j.lease(claims)}
 		}
 		call := j.world.tick()
 		a, err := j.life.api.Attach(r, o)
@@ -264,17 +275,15 @@ func (j *job) attach() bool {
 	return j.held == 0 || j.confirm()
 }
 
-// learned returns the newest epochs that the ranks know.
-func (j *job) learned() []uint32 {
-	for _, r := range j.ranks {
-		for plane := range planes {
-			if r != nil {
-				at, _ := r.state(plane)
-				j.known[plane] = max(j.known[plane], at.Epoch)
-			}
+// learned returns the newest epochs that a rank knows.
+func (j *job) learned(rank int) []uint32 {
+	for plane := range planes {
+		if r := j.ranks[rank]; r != nil {
+			at, _ := r.state(plane)
+			j.known[rank][plane] = max(j.known[rank][plane], at.Epoch)
 		}
 	}
-	return j.known[:]
+	return slices.Clone(j.known[rank][:])
 }
 
 // confirm finds out which claims were granted: none are after the grace time.
@@ -284,10 +293,12 @@ func (j *job) confirm() bool {
 		return false
 	}
 	j.each(j.held, func(plane int) {
-		if h := s.Planes[plane].Holders; len(h) == 0 || h[0].Holder != j.holder {
+		has := func(h controller.LeaseSnapshot) bool { return h.Holder == j.holder }
+		if !slices.ContainsFunc(s.Planes[plane].Holders, has) {
 			j.held &^= 1 << plane
 		}
 	})
+	j.hold(j.held)
 	return true
 }
 
@@ -326,6 +337,7 @@ func (j *job) use() bool {
 		if j.held>>plane&1 == 0 && !j.dice.percent(10) { // also releases planes that it does not hold
 			continue
 		}
+		j.hold(j.held &^ (1 << plane))
 		call := j.world.tick()
 		err := lead.Release(1<<plane, j.holder)
 		out := output{answer: done}
@@ -336,7 +348,6 @@ func (j *job) use() bool {
 			out.answer = unknown
 		}
 		j.add(release, plane, call, out)
-		j.held &^= 1 << plane
 		if out.answer == unknown {
 			return false
 		}
@@ -350,7 +361,14 @@ func (j *job) acquire() bool {
 	mask := uint64(1 + j.dice.n(1<<planes-1))
 	call := j.world.tick()
 	lead.change(func() { lead.granted = nil })
-	if lead.Acquire(1, ocsctl.Lease{Mask: mask, Holder: j.holder}) != nil {
+	if j.world.beside != nil {
+		j.all, j.pending = j.dice.percent(15), [planes]*wanted{}
+	}
+	l := j.lease(mask)
+	if !j.all && j.dice.percent(30) {
+		j.each(mask, func(int) { l.Circuits = append(l.Circuits, circuit.Shift(jobPorts, j.dice.n(jobPorts))) })
+	}
+	if lead.Acquire(1, l) != nil {
 		return false
 	}
 	lead.await("planes", func() bool { return lead.granted != nil })
@@ -365,7 +383,7 @@ func (j *job) acquire() bool {
 		}
 		j.world.addUntil(j.life, j.number, call, g.at, in, out)
 	})
-	j.held = g.mask
+	j.hold(g.mask)
 	return true
 }
 
@@ -376,7 +394,7 @@ func (j *job) move(plane int) bool {
 	if fault != nil {
 		return true
 	}
-	x := &wanted{plane: plane, epoch: at.Epoch, target: j.swapped(at.Map), answer: inactive}
+	x := &wanted{plane: plane, epoch: at.Epoch, target: j.target(at), answer: inactive}
 	if p := j.pending[plane]; p != nil && p.epoch == at.Epoch {
 		x.target = p.target
 	}
@@ -400,6 +418,9 @@ func (j *job) move(plane int) bool {
 		end = j.world.tick()
 		if out.answer = unknown; refused != nil {
 			out.answer = refusal(refused)
+			if j.world.beside != nil {
+				j.world.t.Errorf("seed %d: %v", j.world.seed, refused)
+			}
 		}
 	}
 	j.world.addUntil(j.life, j.number, call, end, in, out)
@@ -454,6 +475,7 @@ func (j *job) detach() {
 		if closed {
 			return // the planes stay held: the ranks claim them from the next controller
 		}
+		r.change(func() { r.held = 0 })
 		r.Detach(j.dice.percent(80))
 	}
 	out := output{answer: unknown}

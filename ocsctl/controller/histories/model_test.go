@@ -82,17 +82,16 @@ const (
 	off            // an operator has disabled it
 	setting        // an operator's change is pending
 	broken         // its device has failed
-	byRank         // its ranks have caused a fault
 	unread         // its device has not reported its map since the takeover
 )
 
-var healthNames = [...]string{"in service", "disabled", "being set", "broken", "failed by ranks", "not reported"}
+var healthNames = [...]string{"in service", "disabled", "being set", "broken", "not reported"}
 
 // state is a plane as clients may know it.
 type state struct {
 	epoch  uint32
 	m      string // "": not known
-	health health // well, broken, byRank or unread
+	health health // well, broken or unread
 	holder uint64 // 0: none
 	grace  bool   // a takeover was, and nothing has shown that its grace time is over
 	known  uint32 // the newest epoch that ranks know
@@ -294,12 +293,16 @@ func seen(s state, o output) []state {
 }
 
 // published compares a plane with what an observer was told. A plane may fail at any time. It returns by itself only
-// if Config says so, after a fault of its ranks, or when its device reports its map after a takeover.
+// if Config says so, or when its device reports its map after a takeover.
 func (r rules) published(s state, in input, o output) []state {
 	at, caughtUp := s.caughtUp()
 	switch {
 	case o.health == well && o.actual != "" && o.actual != o.m:
 		return nil
+	case o.health == well && s.health == well && s.moved && s.grace && s.behind() && o.epoch == s.epoch+1 && o.m == s.m:
+		// The intent of a move without a change: a rank has told that the move has happened.
+	case o.health == well && s.health == well && s.grace && s.holder == 0 && o.epoch == s.epoch+1 && o.m == s.m:
+		s.moved = true // the first grant after a takeover: ranks may still know another map of their epoch
 	case o.health == well && s.health == well:
 		if o.epoch != s.epoch || s.m != "" && o.m != s.m {
 			return nil
@@ -312,7 +315,7 @@ func (r rules) published(s state, in input, o output) []state {
 	case o.health != well:
 	case s.health == unread && (o.epoch == s.epoch || o.epoch == s.epoch+1):
 		s.moved = true
-	case (s.health == byRank || r.forgive) && caughtUp && (o.epoch == at.epoch+1 ||
+	case r.forgive && caughtUp && (o.epoch == at.epoch+1 ||
 		s.health == unread && o.epoch == at.epoch+2): // the journal's last move may have ended
 		s.moved = false
 	default:

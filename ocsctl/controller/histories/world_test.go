@@ -1,7 +1,6 @@
 package histories
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/plans/circuit"
@@ -38,6 +36,7 @@ type world struct {
 	config controller.Config
 	panel  *panel
 	disk   *disk
+	beside *beside // leases have the ports of their job; nil: all ports
 	// between is put between each controller and its clients; nil: nothing is.
 	between func(controller.Controller) controller.Controller
 
@@ -49,13 +48,6 @@ type world struct {
 	over    bool
 	ops     []operation
 	told    map[news]bool
-	maps    map[planeMap]bool
-}
-
-// planeMap is the map of a plane in service at an epoch.
-type planeMap struct {
-	plane int
-	controller.PastMap
 }
 
 // news is a publication that a rank got.
@@ -96,8 +88,7 @@ const (
 
 func newWorld(t *testing.T, seed uint64) *world {
 	at := circuit.Shift(ports, 1)
-	w := &world{t: t, seed: seed, panel: newPanel(seed, at, planes), told: map[news]bool{},
-		maps: map[planeMap]bool{}}
+	w := &world{t: t, seed: seed, panel: newPanel(seed, at, planes), told: map[news]bool{}}
 	w.changed = sync.NewCond(&w.mu)
 	w.disk = &disk{dice: newDice(seed, 2), faults: some, planes: make([]journal.State, planes)}
 	for j := range w.disk.planes {
@@ -170,7 +161,6 @@ func (w *world) rule(number, requests int) {
 	if _, err := l.core.Attach(sees, controller.AttachOptions{Port: -1}); err != nil {
 		w.t.Fatal(err)
 	}
-	w.checkPast(l)
 	l.api = l.core
 	if w.between != nil {
 		l.api = w.between(l.core)
@@ -184,23 +174,6 @@ func (w *world) rule(number, requests int) {
 	l.core.Close()
 	l.closed = w.tick()
 	w.panel.interrupt()
-}
-
-// checkPast checks the maps that a controller knows of earlier epochs.
-func (w *world) checkPast(l *life) {
-	s, err := l.core.Snapshot()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for j := range s.Planes {
-		for _, p := range s.Planes[j].Past {
-			if !w.maps[planeMap{j, p}] {
-				w.t.Errorf("seed %d: controller %d: plane %d had no such map at epoch %d", w.seed, l.number, j, p.Epoch)
-			}
-		}
-	}
 }
 
 // requested counts a request of an operator. The last one cuts the journal at once, so that its answer may be ahead of
@@ -254,25 +227,20 @@ type observer struct {
 	known [planes]bool
 }
 
-func (o *observer) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+func (o *observer) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
 	in, call := input{plane: plane, kind: published}, o.world.tick()
 	if !o.known[plane] {
 		o.known[plane] = true
 		in.kind, call = takeover, o.began
 	}
-	out := output{epoch: epoch, m: key(m), actual: o.world.panel.actual(plane)}
+	out := output{epoch: epochs[0], m: key(m), actual: o.world.panel.actual(plane)}
 	switch {
 	case fault == nil:
-		o.world.mu.Lock()
-		o.world.maps[planeMap{plane, controller.PastMap{Epoch: epoch, Digest: m.Digest()}}] = true
-		o.world.mu.Unlock()
 	case strings.Contains(fault.Error(), "has not reported its map"):
 		out.health = unread
 	case strings.Contains(fault.Error(), "the journal has lost changes"):
 		o.world.behind.Add(1)
 		out.health = broken
-	case errors.Is(fault, ocsctl.ErrConflict) || errors.Is(fault, ocsctl.ErrPortLost):
-		out.health = byRank
 	default:
 		out.health = broken
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,8 +15,9 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Format is the version of stored values. A controller refuses a store of a later version.
-const Format = 1
+// Format is the version of stored values. A controller refuses a store of a later version. Version 2 has epochs of
+// ports; version 1 had maps of past epochs.
+const Format = 2
 
 // FormatValue is the stored format version; it decides which programs may read a store.
 type FormatValue struct {
@@ -39,12 +39,13 @@ type planeValue struct {
 	Revision uint64              `json:"revision"`
 	Digest   string              `json:"digest"` // of map
 	Epoch    uint32              `json:"epoch"`
+	Epochs   []uint32            `json:"epochs,omitempty"` // by port
 	Reserved uint32              `json:"reserved"`
 	Map      circuit.Permutation `json:"map"`
 	Intent   *intentValue        `json:"intent,omitempty"`
 	Failed   bool                `json:"failed,omitempty"`
 	Disabled string              `json:"disabled,omitempty"`
-	Past     []pastValue         `json:"past,omitempty"`
+	Past     json.RawMessage     `json:"past,omitempty"` // of version 1: ignored
 	Jobs     []controller.Job    `json:"jobs,omitempty"`
 	// By port.
 	Baselines map[int]controller.Baseline `json:"baselines,omitempty"`
@@ -59,14 +60,9 @@ type planeValue struct {
 }
 
 type intentValue struct {
-	Epoch uint32              `json:"epoch"`
-	To    circuit.Permutation `json:"to"`
-}
-
-// pastValue is a controller.PastMap.
-type pastValue struct {
-	Epoch  uint32 `json:"epoch"`
-	Digest string `json:"digest"`
+	Epoch  uint32              `json:"epoch"`
+	To     circuit.Permutation `json:"to"`
+	Epochs []uint32            `json:"epochs,omitempty"` // by port, after the move
 }
 
 // PlaneKey names the state of a plane in a store.
@@ -129,17 +125,14 @@ func softwareOf(data []byte) string {
 // EncodePlane writes the state of plane j.
 func EncodePlane(j int, s *State, by Author) ([]byte, error) {
 	v := planeValue{
-		Version: Format, Plane: j, Revision: s.Revision, Digest: digest(s.Map), Epoch: s.Epoch, Reserved: s.Reserved,
-		Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Jobs: s.Jobs,
+		Version: Format, Plane: j, Revision: s.Revision, Digest: digest(s.Map), Epoch: s.Epoch, Epochs: s.Epochs,
+		Reserved: s.Reserved, Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Jobs: s.Jobs,
 		Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial, FailedMoves: s.FailedMoves,
 		Name: by.Name, Token: by.Token,
 		Time: time.Now().UTC(),
 	}
 	if s.Intent != nil {
-		v.Intent = &intentValue{Epoch: s.Intent.Epoch, To: s.Intent.To}
-	}
-	for _, p := range s.Past {
-		v.Past = append(v.Past, pastValue{p.Epoch, digestText(p.Digest)})
+		v.Intent = &intentValue{s.Intent.Epoch, s.Intent.To, s.Intent.Epochs}
 	}
 	return Encode(v)
 }
@@ -149,10 +142,8 @@ func digest(m circuit.Permutation) string {
 	if m == nil {
 		return ""
 	}
-	return digestText(m.Digest())
+	return fmt.Sprintf("%016x", m.Digest())
 }
-
-func digestText(d uint64) string { return fmt.Sprintf("%016x", d) }
 
 // DecodePlane reads the state of the plane that key names. It checks that maps are valid, but not their number of
 // ports; see [State.Fits].
@@ -165,19 +156,12 @@ func DecodePlane(key string, data []byte) (j int, s State, err error) {
 		return 0, s, fmt.Errorf("journal: %s: %w: %w", key, err, ErrCorrupt)
 	}
 	s = State{
-		Epoch: v.Epoch, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed, Disabled: v.Disabled,
-		Jobs: v.Jobs, Baselines: v.Baselines, Moved: v.Moved, Trial: v.Trial,
+		Epoch: v.Epoch, Epochs: v.Epochs, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed,
+		Disabled: v.Disabled, Jobs: v.Jobs, Baselines: v.Baselines, Moved: v.Moved, Trial: v.Trial,
 		FailedMoves: v.FailedMoves,
 	}
 	if v.Intent != nil {
-		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To}
-	}
-	for i, p := range v.Past {
-		d, err := strconv.ParseUint(p.Digest, 16, 64)
-		if err != nil || digestText(d) != p.Digest {
-			return 0, s, fmt.Errorf("journal: %s: past[%d].digest: %q: %w", key, i, p.Digest, ErrCorrupt)
-		}
-		s.Past = append(s.Past, controller.PastMap{Epoch: p.Epoch, Digest: d})
+		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To, Epochs: v.Intent.Epochs}
 	}
 	return v.Plane, s, nil
 }
@@ -197,6 +181,9 @@ func (v *planeValue) check(key string) error {
 	if v.Reserved <= v.Epoch {
 		return fmt.Errorf("epoch: %d is not below the reserved %d", v.Epoch, v.Reserved)
 	}
+	if err := checkEpochs(v.Epochs, len(v.Map), v.Epoch); err != nil {
+		return err
+	}
 	if i := v.Intent; i != nil {
 		if err := i.To.Validate(len(i.To)); err != nil {
 			return fmt.Errorf("intent.to%w", err)
@@ -206,6 +193,9 @@ func (v *planeValue) check(key string) error {
 		}
 		if i.Epoch >= v.Reserved {
 			return fmt.Errorf("intent.epoch: %d is not below the reserved %d", i.Epoch, v.Reserved)
+		}
+		if err := checkEpochs(i.Epochs, len(i.To), i.Epoch+1); err != nil {
+			return fmt.Errorf("intent.%w", err)
 		}
 	}
 	if t := v.Trial; t != nil {
@@ -219,6 +209,19 @@ func (v *planeValue) check(key string) error {
 		if err := v.Jobs[i].Check(controller.MaxPorts, controller.MaxPlanes); err != nil {
 			return fmt.Errorf("jobs[%d]: %w", i, err)
 		}
+	}
+	return nil
+}
+
+// checkEpochs returns nil if the epochs of ports may be those of a plane at an epoch; nil epochs are.
+func checkEpochs(epochs []uint32, ports int, newest uint32) error {
+	switch {
+	case epochs == nil:
+		return nil
+	case len(epochs) == 0 || len(epochs) != ports:
+		return fmt.Errorf("epochs: of %d ports, the map has %d", len(epochs), ports)
+	case slices.Max(epochs) > newest:
+		return fmt.Errorf("epochs: %d is above that of the plane, %d", slices.Max(epochs), newest)
 	}
 	return nil
 }

@@ -13,17 +13,17 @@ import (
 func FuzzPlane(f *testing.F) {
 	for _, s := range []State{
 		{Reserved: 1}, {Epoch: 3, Reserved: 9, Revision: 2, Map: circuit.Shift(4, 1), Failed: true, Disabled: "x"},
-		{Epoch: 3, Reserved: 9, Map: circuit.Shift(4, 1),
-			Past: []controller.PastMap{{Epoch: 2, Digest: 1}, {Epoch: 3, Digest: 5}}},
+		{Epoch: 3, Epochs: []uint32{2, 2, 3, 0}, Reserved: 9, Map: circuit.Shift(4, 1)},
 		{Reserved: 9, Map: circuit.Shift(4, 1), Jobs: []controller.Job{{ID: "1", Ports: []int{3, 0}, Mask: 3, Fixed: true}}},
-		{Reserved: 9, Map: circuit.AllDark(2), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(2, 1)}},
+		{Reserved: 9, Map: circuit.AllDark(2), Intent: &controller.Intent{Plane: 1, Epoch: 3,
+			To: circuit.Shift(2, 1), Epochs: []uint32{4, 1}}},
 	} {
 		value, err := EncodePlane(1, &s, Author{"a", 5})
 		require.NoError(f, err)
 		f.Add(value)
 	}
 	f.Add([]byte(`{"version":1,"plane":1,"map":[0,0]}`))
-	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":3}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j, s, err := DecodePlane("/p/"+PlaneKey(1), data)
 		if err != nil {

@@ -15,17 +15,15 @@ const EpochBlock = 1024
 // State is the journal's state of one plane. Intents and events update it, and a store writes it as a whole. The zero
 // value is a plane without a record. Maps are shared and read-only.
 type State struct {
-	Epoch    uint32 // the newest epoch that is known to be published
-	Reserved uint32 // above every published epoch
-	Revision uint64 // number of changes of Map
+	Epoch    uint32   // the newest epoch that is known to be published
+	Epochs   []uint32 // by port; nil: Epoch for all; never changed in place
+	Reserved uint32   // above every published epoch
+	Revision uint64   // number of changes of Map
 	Map      circuit.Permutation
 	Intent   *controller.Intent
 	Failed   bool
-	Disabled string // why an operator disabled the plane; "": not disabled
-	// Past lists the last epochs that began with a move, the newest last; nothing from before a failure. It is never
-	// changed in place.
-	Past []controller.PastMap
-	Jobs []controller.Job // that have ports on the plane; never changed in place
+	Disabled string           // why an operator disabled the plane; "": not disabled
+	Jobs     []controller.Job // that have ports on the plane; never changed in place
 	// By port; never changed in place.
 	Baselines map[int]controller.Baseline
 	Moved     map[int]controller.Moved
@@ -34,18 +32,15 @@ type State struct {
 	FailedMoves map[int]string
 }
 
-// maxPast bounds State.Past. A rank misses epochs only if they move no circuit of its port.
-const maxPast = 16
-
 // Recorded reports whether the plane has a record.
 func (s *State) Recorded() bool { return s.Map != nil || s.Intent != nil || s.Reserved != 0 }
 
 // Recovered returns the state from which the next controller starts. A plane in service is at the recorded epoch or at
 // the one after its intent, since only intents advance it. A failed plane may have been restored several times since,
-// and a restore does not wait for a write: it starts at the reserved mark.
+// and a restore does not wait for a write: it starts at the reserved mark. Epochs of ports are those before the intent.
 func (s *State) Recovered() controller.Recovered {
-	r := controller.Recovered{Epoch: s.Epoch, Map: s.Map, Intent: s.Intent, Failed: s.Failed, Disabled: s.Disabled,
-		Past: s.Past, Jobs: s.Jobs, Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial,
+	r := controller.Recovered{Epoch: s.Epoch, Epochs: s.Epochs, Map: s.Map, Intent: s.Intent, Failed: s.Failed,
+		Disabled: s.Disabled, Jobs: s.Jobs, Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial,
 		FailedMoves: s.FailedMoves}
 	if s.Intent != nil {
 		r.Epoch = max(r.Epoch, s.Intent.Epoch+1)
@@ -54,7 +49,7 @@ func (s *State) Recovered() controller.Recovered {
 		}
 	}
 	if s.Failed {
-		r.Epoch = max(r.Epoch, s.Reserved)
+		r.Epoch, r.Epochs = max(r.Epoch, s.Reserved), nil
 	}
 	return r
 }
@@ -62,21 +57,27 @@ func (s *State) Recovered() controller.Recovered {
 // Intend records a move that may start from now on.
 func (s *State) Intend(i controller.Intent) {
 	s.Intent = &i
+	s.reach(i.Epoch)
 	s.reserve(i.Epoch)
+}
+
+// reach notes an epoch of the plane. Only a move gives ports epochs of their own.
+func (s *State) reach(epoch uint32) bool {
+	if epoch <= s.Epoch {
+		return false
+	}
+	s.Epoch, s.Epochs = epoch, nil
+	return true
 }
 
 // Apply updates the state with an event of the plane, and reports whether that changed it.
 func (s *State) Apply(e *controller.Event) (changed bool) {
-	if e.Epoch > s.Epoch {
-		s.Epoch, changed = e.Epoch, true
-	}
+	changed = s.reach(e.Epoch)
 	changed = s.reserve(e.Epoch) || changed
 	switch e.Kind {
 	case controller.Switched:
 		s.moved(e.To)
-		s.Past = append(slices.Clone(s.Past[max(0, len(s.Past)+1-maxPast):]), controller.PastMap{
-			Epoch: e.Epoch, Digest: e.To.Digest(),
-		})
+		s.Epochs = e.Epochs
 		if s.Intent != nil && s.Intent.Epoch < e.Epoch {
 			s.Intent = nil
 		}
@@ -85,11 +86,11 @@ func (s *State) Apply(e *controller.Event) (changed bool) {
 	case controller.Failed:
 		// The move of the intent has ended, or its end is unknown. Only the desired map brings the plane back.
 		changed = s.moved(e.Desired) || changed || !s.Failed || s.Intent != nil
-		s.Intent, s.Failed, s.Past = nil, true, nil
+		s.Intent, s.Failed, s.Epochs = nil, true, nil
 	case controller.Restored:
 		// The controller has read the plane's map, so the intent has no more meaning. A disabled plane stays so.
 		s.moved(e.To)
-		s.Intent, s.Failed, s.Past = nil, false, nil
+		s.Intent, s.Failed, s.Epochs = nil, false, nil
 		return true
 	case controller.Began, controller.Ended:
 		if e.Job == nil {
@@ -139,7 +140,7 @@ func (s *State) Baseline(r controller.Recovered) bool {
 		return false
 	}
 	s.moved(r.Map)
-	s.Epoch = max(s.Epoch, r.Epoch)
+	s.reach(r.Epoch)
 	s.reserve(r.Epoch)
 	return true
 }

@@ -22,6 +22,32 @@ func TestFailedKeepsDesired(t *testing.T) {
 	}
 }
 
+// TestRaisedEpoch: after a takeover, a plane may go on at a later epoch of all ports, without a move.
+func TestRaisedEpoch(t *testing.T) {
+	s := State{Epoch: 3, Epochs: []uint32{3, 1}, Map: circuit.AllDark(2)}
+	s.Intend(controller.Intent{Epoch: 3, To: circuit.Shift(2, 1)})
+	if r := s.Recovered(); !reflect.DeepEqual(r.Epochs, []uint32{3, 1}) {
+		t.Errorf("%+v", r)
+	}
+	s.Intend(controller.Intent{Epoch: 4, To: circuit.Shift(2, 1)})
+	if r := s.Recovered(); r.Epoch != 5 || r.Epochs != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestFirstFormat: records of version 1 had digests of the maps of past epochs, which nobody needs any more.
+func TestFirstFormat(t *testing.T) {
+	m := circuit.Shift(4, 1)
+	text := `{"version":1,"plane":1,"revision":7,"digest":"` + digest(m) + `","epoch":3,"reserved":1027,"map":[1,2,3,0],` +
+		`"intent":{"epoch":3,"to":[2,3,0,1]},"past":[{"epoch":3,"digest":"00000000000000a5"}],` +
+		`"controller":"ocs1","token":3,"time":"2026-01-02T03:04:05Z"}`
+	_, s, err := DecodePlane(PlaneKey(1), []byte(text))
+	require.NoError(t, err)
+	if r := s.Recovered(); r.Epoch != 4 || r.Epochs != nil || !r.Map.Equal(m) || r.Intent == nil || r.Intent.Epochs != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestOrdersOfOperators: what operators have ordered for ports and planes outlives the controller.
 func TestOrdersOfOperators(t *testing.T) {
 	one, two := circuit.Shift(4, 1), circuit.Shift(4, 2)

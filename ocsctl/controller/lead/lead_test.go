@@ -297,11 +297,11 @@ func (r brokenRule) Recovered(int, int) ([]controller.Recovered, error) { return
 // sink is a rank that hears nothing.
 type sink struct{}
 
-func (sink) Changed(int, uint32, circuit.Permutation, error) {}
-func (sink) Refused(int, uint64, error)                      {}
-func (sink) Granted(uint64, uint64, error)                   {}
-func (sink) Wanted(uint64, uint64)                           {}
-func (sink) Closed(error)                                    {}
+func (sink) Changed(int, []uint32, circuit.Permutation, error) {}
+func (sink) Refused(int, uint64, error)                        {}
+func (sink) Granted(uint64, uint64, error)                     {}
+func (sink) Wanted(uint64, uint64)                             {}
+func (sink) Closed(error)                                      {}
 
 // TestWaitsOnlyForRanks: after a takeover operators wait for ranks that were there, and for none if there
 // was none.

@@ -10,7 +10,6 @@ import (
 	"lightpath/internal/await"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
-	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
 )
 
@@ -54,17 +53,38 @@ func TestHoldersDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// TestShare: holders of disjoint ports that move no circuit hold a plane together.
+// TestShare: holders of disjoint ports hold a plane together. Each moves its own circuits, and its ranks see its moves
+// alone as epochs.
 func TestShare(t *testing.T) {
 	s := start(t)
 	cs := dialAll(t, s)
-	for i := range 2 {
-		if _, err := cs[i].Acquire(ocsctl.Lease{Mask: 1, Holder: uint64(20 + i), Ports: []int{i}, Shared: true}); err != nil {
+	holders, pairs := []uint64{20, 21}, [][]int{{0, 2}, {1, 3}}
+	for i, ports := range pairs {
+		if _, err := cs[ports[0]].Acquire(ocsctl.Lease{Mask: 1, Holder: holders[i], Ports: ports}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	require.NoError(t, cs[0].Post(0, 0, 20, circuit.Shift(4, 2)))
-	await.Until(t, "a refusal", func() bool { return errors.Is(cs[0].Refused(0, 20), ocsctl.ErrNotHolder) })
+	want := []uint32{2, 1, 2, 1} // by port
+	dark, joined := circuit.AllDark(4), circuit.Shift(4, 2)
+	for epoch := range uint32(2) {
+		for i, ports := range pairs {
+			for _, p := range ports {
+				if epoch < want[p] {
+					require.NoError(t, cs[p].Post(0, epoch, holders[i], []circuit.Permutation{joined, dark}[epoch]))
+				}
+			}
+		}
+	}
+	for p, c := range cs {
+		await.Until(t, "the port's moves", func() bool { e, _ := c.Poll(0); return e == want[p] })
+	}
+	for p, c := range cs {
+		if st := c.State(0); st.Epoch != want[p] || !st.Map.Equal(circuit.Permutation{-1, 3, -1, 1}) {
+			t.Errorf("port %d: %v", p, st)
+		}
+	}
+	require.NoError(t, cs[0].Post(0, 2, holders[1], joined))
+	refused(t, cs[0], holders[1], ocsctl.ErrNotHolder, "holder 0x14 of port 0")
 }
 
 // A plane out of service is not granted, and the error says why. It is granted again once it is back.
@@ -85,20 +105,9 @@ func TestPlaneDownAndBack(t *testing.T) {
 	if _, err := cs[0].Poll(1); err != nil {
 		t.Errorf("who uses a plane that is disabled may go on: %v", err)
 	}
-	for p, target := range []circuit.Permutation{circuit.Shift(4, 2), circuit.Shift(4, 3)} {
-		require.NoError(t, cs[p].Post(0, 0, holder, target))
-	}
-	failsWith(t, cs[2], 0, ocsctl.ErrConflict)
-	assert.NoError(t, cs[0].Release(1, 7))
-	await.Until(t, "the plane is free", func() bool {
-		err := s.core.Enable(0, "ann")
-		if err != nil && !errors.Is(err, controller.ErrHeld) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	if epoch, err := cs[2].Poll(0); epoch != 1 || err != nil {
-		t.Errorf("after an operator has it back: epoch %d, %v", epoch, err)
+	require.NoError(t, s.core.Enable(1, "ann"))
+	if mask, err := cs[1].Acquire(ocsctl.Lease{Mask: 2, Holder: 7}); err != nil || mask != 2 {
+		t.Errorf("after an operator has it back: %#x, %v", mask, err)
 	}
 }
 

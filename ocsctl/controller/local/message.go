@@ -13,7 +13,7 @@ import (
 
 // ProtocolVersion is the version of the control messages and of the shared memory. Both ends must have the same
 // version.
-const ProtocolVersion = 8
+const ProtocolVersion = 9
 
 // maxMessage bounds a control message, in bytes. The largest contains a lease with ocsctl.MaxCircuits and all ports.
 const maxMessage = 1 << 16

@@ -79,7 +79,7 @@ func TestLargestLease(t *testing.T) {
 	for i := range ports {
 		ports[i] = len(ports) - 1 - i
 	}
-	l := ocsctl.Lease{Mask: 1<<planes - 1, Holder: 1<<64 - 1, Ports: ports, Shared: true,
+	l := ocsctl.Lease{Mask: 1<<planes - 1, Holder: 1<<64 - 1, Ports: ports,
 		Circuits: slices.Repeat([]circuit.Permutation{m}, planes)}
 	if err := l.Check(len(ports), planes); err != nil || planes*len(ports) != ocsctl.MaxCircuits {
 		t.Fatalf("%d circuits of at most %d: %v", planes*len(ports), ocsctl.MaxCircuits, err)

@@ -129,11 +129,11 @@ func (b *inbox) Collect(post controller.PostFunc) {
 // deaf hears nothing.
 type deaf struct{}
 
-func (deaf) Changed(int, uint32, circuit.Permutation, error) {}
-func (deaf) Refused(int, uint64, error)                      {}
-func (deaf) Granted(uint64, uint64, error)                   {}
-func (deaf) Wanted(uint64, uint64)                           {}
-func (deaf) Closed(error)                                    {}
+func (deaf) Changed(int, []uint32, circuit.Permutation, error) {}
+func (deaf) Refused(int, uint64, error)                        {}
+func (deaf) Granted(uint64, uint64, error)                     {}
+func (deaf) Wanted(uint64, uint64)                             {}
+func (deaf) Closed(error)                                      {}
 
 // quick is a device that is where it is told to be at once.
 type quick struct{ at circuit.Permutation }

@@ -130,12 +130,12 @@ func (s *Server) open() (err error) {
 type pageSink struct{ *Server }
 
 // Changed implements controller.Sink.
-func (p pageSink) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+func (p pageSink) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
 	var out map[int]string
 	if b, some := errors.AsType[*controller.BadPorts](fault); some {
 		out = b.Why
 	}
-	p.status.write(plane, ocsctl.PlaneState{Epoch: epoch, Map: m}, toFault(fault), out)
+	p.status.write(plane, epochs, m, toFault(fault), out)
 }
 
 // Refused implements controller.Sink: a page posts nothing.

@@ -19,15 +19,18 @@ import (
 	"lightpath/plans/circuit"
 )
 
-func TestConflictFailsThePlaneForAll(t *testing.T) {
+// TestConflictIsRefusedForAll: every port of the holder learns of it, and the planes stay in service.
+func TestConflictIsRefusedForAll(t *testing.T) {
 	s := start(t)
 	cs := dialHolding(t, s, 0)
 	require.NoError(t, cs[1].Post(0, 0, holder, circuit.Shift(4, 2)))
 	require.NoError(t, cs[2].Post(0, 0, holder, circuit.Shift(4, 3)))
 	for _, c := range cs {
-		failsWith(t, c, 0, ocsctl.ErrConflict, "plane 0", "epoch 0", "ports")
-		if _, err := c.Poll(1); err != nil {
-			t.Errorf("the other plane: %v", err)
+		refused(t, c, holder, ocsctl.ErrConflict, "plane 0", "epoch 0", "ports")
+		for plane := range 2 {
+			if _, err := c.Poll(plane); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
@@ -44,11 +47,9 @@ func TestKilledRankIsNamed(t *testing.T) {
 	})
 	cs[3].conn.shut() // as its process's end would
 	for p := range 3 {
-		failsWith(t, cs[p], 0, ocsctl.ErrPortLost, "port 3")
+		refused(t, cs[p], holder, ocsctl.ErrPortLost, "rank of port 3")
 	}
-	if _, err := cs[3].Poll(0); !errors.Is(err, ocsctl.ErrControlLost) && !errors.Is(err, ocsctl.ErrPortLost) {
-		await.Until(t, "the killed client knows", func() bool { _, err := cs[3].Poll(0); return err != nil })
-	}
+	cutOff(t, cs[3])
 }
 
 // The rank that posted learns of a refusal. Other ranks are not affected.
@@ -137,7 +138,7 @@ func TestBadRequestsEndTheConnection(t *testing.T) {
 	} {
 		c := dial(t, s, 0)
 		require.NoError(t, c.send(m))
-		failsWith(t, c, 0, ocsctl.ErrControlLost)
+		cutOff(t, c)
 		shut(t, c)
 	}
 }
@@ -150,9 +151,9 @@ func TestHello(t *testing.T) {
 	}{
 		{[]byte("GET / HTTP/1.1\r\n\r\n"), "malformed"},
 		{frame(`{"type":"hello","version":999,"port":1}`), "version 999"},
-		{frame(`{"type":"hello","version":8,"port":1}`), "descriptor"},
+		{frame(`{"type":"hello","version":9,"port":1}`), "descriptor"},
 		{frame(`{"type":"post","plane":1}`), "before hello"},
-		{frame(`{"type":"hello","version":8,"port":1,"colour":"red"}`), "colour"},
+		{frame(`{"type":"hello","version":9,"port":1,"colour":"red"}`), "colour"},
 	} {
 		raw, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.socket, Net: "unix"})
 		require.NoError(t, err)
@@ -219,7 +220,7 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ocsctl.ErrControlLost) {
 		t.Error(err)
 	}
-	failsWith(t, cs[0], 0, ocsctl.ErrControlLost)
+	cutOff(t, cs[0])
 	shut(t, cs[0])
 	if _, err := cs[0].Poll(0); !errors.Is(err, ocsctl.ErrControlLost) {
 		t.Error(err)

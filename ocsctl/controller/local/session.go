@@ -64,7 +64,7 @@ func newSession(s *Server, c *admission.Conn, pid int) *session {
 var _ controller.Sink = (*session)(nil)
 
 // Changed implements controller.Sink; the page has been written.
-func (s *session) Changed(int, uint32, circuit.Permutation, error) {
+func (s *session) Changed(int, []uint32, circuit.Permutation, error) {
 	s.bell.Ring()
 	if s.watch.Load() {
 		s.tell()

@@ -17,7 +17,7 @@ func TestSlowReaderOfChanges(t *testing.T) {
 	ss := &session{out: make(chan *message, outQueue), conn: &conn{}, bell: bell.Doorbell}
 	ss.watch.Store(true)
 	for range 2 * outQueue {
-		ss.Changed(0, 0, nil, nil)
+		ss.Changed(0, nil, nil, nil)
 	}
 	if n := len(ss.out); n != 1 {
 		t.Errorf("%d messages wait", n)

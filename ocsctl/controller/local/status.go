@@ -11,14 +11,14 @@ import (
 
 // The status page: shared memory, written by the core alone and mapped
 // read-only by every client. It holds per plane a sequence counter (odd while being
-// written), the epoch, the plane's fault and its map. So clients see a switch and its map without a system call.
+// written), the plane's fault and its map, and the epochs of ports. So clients see a switch and its map without a
+// system call.
 const (
 	statusSeq    = 0
-	statusEpoch  = 4
-	statusFault  = 8
-	statusLength = 12
-	statusText   = 16
-	statusMap    = 512 // then a bit per port, for which the fault counts
+	statusFault  = 4
+	statusLength = 8
+	statusText   = 12
+	statusMap    = 512 // then the epoch of each port, then a bit per port, for which the fault counts
 	faultTextMax = statusMap - statusText
 )
 
@@ -27,17 +27,14 @@ type faultKind uint32
 
 const (
 	faultNone faultKind = iota
-	faultConflict
 	faultReconf
 	faultUnknownMap
-	faultPortLost
 	faultPlaneDown
 	faultOther
 	numFaults
 )
 
-var faultErrors = [numFaults]error{nil, ocsctl.ErrConflict, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap,
-	ocsctl.ErrPortLost, ocsctl.ErrPlaneDown, nil}
+var faultErrors = [numFaults]error{nil, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap, ocsctl.ErrPlaneDown, nil}
 
 // fault is the reason why a plane is out of service.
 type fault struct {
@@ -50,7 +47,7 @@ func toFault(err error) fault {
 	if err == nil {
 		return fault{}
 	}
-	for k := faultConflict; k < faultOther; k++ {
+	for k := faultReconf; k < faultOther; k++ {
 		if errors.Is(err, faultErrors[k]) {
 			return fault{k, strings.TrimSuffix(err.Error(), ": "+faultErrors[k].Error())}
 		}
@@ -73,7 +70,8 @@ type statusPage struct {
 
 func statusSize(planes, ports int) int { return planes * statusStride(ports) }
 func statusStride(ports int) int       { return roundUp(statusOut(ports)+4*roundUp(ports, 32)/32, lineSize) }
-func statusOut(ports int) int          { return statusMap + 4*ports }
+func statusEpochs(ports int) int       { return statusMap + 4*ports }
+func statusOut(ports int) int          { return statusEpochs(ports) + 4*ports }
 
 func (s statusPage) plane(p int) []byte {
 	n := statusStride(s.ports)
@@ -81,11 +79,13 @@ func (s statusPage) plane(p int) []byte {
 }
 
 // write publishes a plane's state. The fault counts for the ports of out; nil: for all. One goroutine writes.
-func (s statusPage) write(plane int, st ocsctl.PlaneState, f fault, out map[int]string) {
+func (s statusPage) write(plane int, epochs []uint32, at circuit.Permutation, f fault, out map[int]string) {
 	m := s.plane(plane)
 	seq := word(m, statusSeq)
 	seq.Add(1)
-	word(m, statusEpoch).Store(st.Epoch)
+	for r, epoch := range epochs {
+		word(m, statusEpochs(s.ports)+4*r).Store(epoch)
+	}
 	text := f.text
 	if len(text) > faultTextMax {
 		text = text[:faultTextMax]
@@ -98,7 +98,7 @@ func (s statusPage) write(plane int, st ocsctl.PlaneState, f fault, out map[int]
 		}
 		word(m, statusText+i).Store(w)
 	}
-	for r, to := range st.Map {
+	for r, to := range at {
 		word(m, statusMap+4*r).Store(uint32(int32(to)))
 	}
 	for first := 0; first < s.ports; first += 32 {
@@ -117,8 +117,11 @@ func (s statusPage) write(plane int, st ocsctl.PlaneState, f fault, out map[int]
 // seq identifies the published state. It is even and changes with every write.
 func (s statusPage) seq(plane int) uint32 { return word(s.plane(plane), statusSeq).Load() }
 
-// epoch and faulted are single loads, for polling.
-func (s statusPage) epoch(plane int) uint32 { return word(s.plane(plane), statusEpoch).Load() }
+// epoch is that of the reader's port. It is a single load, for polling, as is faulted of a plane in service.
+func (s statusPage) epoch(plane int) uint32 {
+	return word(s.plane(plane), statusEpochs(s.ports)+4*s.port).Load()
+}
+
 func (s statusPage) faulted(plane int) bool { return s.fault(plane) != faultNone && s.out(plane) }
 func (s statusPage) fault(plane int) faultKind {
 	return faultKind(word(s.plane(plane), statusFault).Load())
@@ -142,7 +145,7 @@ func (s statusPage) read(plane int, ended func() bool) (st ocsctl.PlaneState, f 
 			}
 			continue
 		}
-		st.Epoch = word(m, statusEpoch).Load()
+		st.Epoch = s.epoch(plane)
 		if f.kind = faultKind(word(m, statusFault).Load()); !s.out(plane) {
 			f.kind = faultNone
 		}

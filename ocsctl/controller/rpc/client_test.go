@@ -138,9 +138,8 @@ func TestConflictAndRefusal(t *testing.T) {
 	until(t, "post", func() bool { text, _ := a.Waiting(0); return text != "" })
 	must(t, b.Post(0, 0, holder, circuit.Permutation{1, -1}))
 	for _, c := range []*rpc.Client{a, b} {
-		until(t, "conflict", func() bool { _, err := c.Poll(0); return err != nil })
-		_, err := c.Poll(0)
-		wants(t, err, ocsctl.ErrConflict, "plane 0 epoch 0")
+		until(t, "conflict", func() bool { return c.Refused(0, holder) != nil })
+		wants(t, c.Refused(0, holder), ocsctl.ErrConflict, "plane 0 epoch 0")
 	}
 	move(t, 1, 1, a, b)
 	must(t, b.Post(1, 0, holder, circuit.AllDark(2)))

@@ -62,7 +62,7 @@ func fromNano(n int64) time.Time {
 }
 
 func toLease(l *ocsctl.Lease) *ocspb.Lease {
-	m := &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, Ports: toPorts(l.Ports), Shared: l.Shared}
+	m := &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, Ports: toPorts(l.Ports)}
 	for _, c := range l.Circuits {
 		m.Circuits = append(m.Circuits, &ocspb.RankMap{To: toMap(c)})
 	}
@@ -70,7 +70,7 @@ func toLease(l *ocsctl.Lease) *ocspb.Lease {
 }
 
 func fromLease(m *ocspb.Lease) (l ocsctl.Lease, err error) {
-	l = ocsctl.Lease{Holder: m.GetHolder(), Mask: m.GetMask(), Ports: fromPorts(m.GetPorts()), Shared: m.GetShared()}
+	l = ocsctl.Lease{Holder: m.GetHolder(), Mask: m.GetMask(), Ports: fromPorts(m.GetPorts())}
 	for _, c := range m.GetCircuits() {
 		to, err := fromMap(c.GetTo(), len(l.Ports))
 		if err != nil {
@@ -82,13 +82,12 @@ func fromLease(m *ocspb.Lease) (l ocsctl.Lease, err error) {
 }
 
 func toLeaseSnapshot(l controller.LeaseSnapshot) *ocspb.Lease {
-	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port), Job: l.Job,
-		Shared: l.Shared}
+	return &ocspb.Lease{Holder: l.Holder, Mask: l.Mask, SinceUnixNano: toNano(l.Since), Port: uint32(l.Port), Job: l.Job}
 }
 
 func fromLeaseSnapshot(l *ocspb.Lease) controller.LeaseSnapshot {
 	return controller.LeaseSnapshot{Port: int(l.GetPort()), Holder: l.GetHolder(), Mask: l.GetMask(),
-		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob(), Shared: l.GetShared()}
+		Since: fromNano(l.GetSinceUnixNano()), Job: l.GetJob()}
 }
 
 func toJob(j *controller.Job) *ocspb.Job {

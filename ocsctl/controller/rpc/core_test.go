@@ -2,7 +2,6 @@ package rpc_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -115,7 +114,7 @@ func TestCoreRefuses(t *testing.T) {
 	const stranger = holder + 1
 	must(t, all[3].Post(0, 0, holder, circuit.Shift(4, 2)))
 	until(t, "refusal", func() bool { return all[3].Refused(0, holder) != nil })
-	wants(t, all[3].Refused(0, holder), ocsctl.ErrNotHolder, "port 3 plane p0", "the plane has no holder")
+	wants(t, all[3].Refused(0, holder), ocsctl.ErrNotHolder, "port 3 plane p0", "no holder has the plane")
 	if got, err := all[0].Acquire(ocsctl.Lease{Mask: 1, Holder: holder}); got != 1 || err != nil {
 		t.Fatal(got, err)
 	}
@@ -200,10 +199,10 @@ func TestCoreTakeover(t *testing.T) {
 	for p := range 4 {
 		all = append(all, dial(t, p, rpc.Options{}, endpoints...))
 	}
+	must(t, first.Set(0, circuit.Shift(4, 1), "test"))
 	if _, err := all[2].Acquire(ocsctl.Lease{Mask: 1, Holder: 7, Ports: []int{0, 1, 2}}); err != nil {
 		t.Fatal(err)
 	}
-	move(t, 0, 1, all...)
 	target := circuit.Permutation{1, 0, circuit.Dark, circuit.Dark} // port 2 led to port 3, and that to port 0
 	must(t, all[0].Post(0, 1, holder, target))
 	until(t, "posts", func() bool { s, _ := first.Snapshot(); return slices.Equal(s.Planes[0].Missing, []int{1}) })
@@ -225,34 +224,63 @@ func TestCoreTakeover(t *testing.T) {
 	}
 }
 
-// TestCoreSharedPlanes: two holders share a plane, and both still have it after a takeover.
+// TestCoreSharedPlanes: two holders have a plane, and each moves its circuits and counts its moves alone, also after a
+// takeover during a move. The next holder of all ports has them at one epoch.
 func TestCoreSharedPlanes(t *testing.T) {
 	d := newSuccession(t)
-	endpoints := d.endpoints
+	first, endpoints := d.rulers[0].Load(), d.endpoints
 	var all []*rpc.Client
 	for p := range 4 {
 		all = append(all, dial(t, p, rpc.Options{}, endpoints...))
 	}
-	for _, first := range []int{0, 2} {
-		l := ocsctl.Lease{Mask: 1, Holder: uint64(20 + first), Ports: []int{first, first + 1}, Shared: true}
-		if _, err := all[first].Acquire(l); err != nil {
+	dark, pairs := circuit.AllDark(4), circuit.Permutation{1, 0, 3, 2}
+	post := func(port int, epoch uint32, target circuit.Permutation) {
+		must(t, all[port].Post(0, epoch, uint64(20+port/2), target))
+	}
+	swap := func(port int, epoch uint32, target circuit.Permutation) {
+		for _, p := range []int{port, port + 1} {
+			post(p, epoch, target)
+		}
+		for _, p := range []int{port, port + 1} {
+			reach(t, all[p], 0, epoch+1)
+		}
+	}
+	for _, port := range []int{0, 2} {
+		l := ocsctl.Lease{Mask: 1, Holder: uint64(20 + port/2), Ports: []int{port, port + 1}}
+		if _, err := all[port].Acquire(l); err != nil {
 			t.Fatal(err)
 		}
 	}
+	swap(0, 0, pairs)
+	swap(2, 0, pairs)
+	swap(0, 1, dark)
+	swap(0, 2, pairs)
+	post(2, 1, dark)
+	until(t, "posts", func() bool { s, _ := first.Snapshot(); return slices.Equal(s.Planes[0].Missing, []int{3}) })
 	d.takeOver()
+	post(3, 1, dark)
+	for port, epoch := range []uint32{3, 3, 2, 2} {
+		reach(t, all[port], 0, epoch)
+	}
+	swap(2, 2, pairs)
+	swap(0, 3, dark)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	operator := operate(t, rpc.Options{}, endpoints...)
-	until(t, "both holders", func() bool {
-		s, err := operator.Status(ctx)
-		return err == nil && s.Name == "b" && len(s.Planes[0].Holders) == 2 && s.Planes[0].Holders[1].Shared
-	})
-	must(t, all[1].Post(0, 0, 20, circuit.Shift(4, 2)))
-	until(t, "a refusal", func() bool { return errors.Is(all[1].Refused(0, 20), ocsctl.ErrNotHolder) })
+	s, err := operate(t, rpc.Options{}, endpoints...).Status(ctx)
+	must(t, err)
+	want := circuit.Permutation{circuit.Dark, circuit.Dark, 3, 2}
+	if p := s.Planes[0]; s.Name != "b" || len(p.Holders) != 2 || p.Epoch != 7 || !p.Map.Equal(want) {
+		t.Errorf("controller %s, plane %+v", s.Name, p)
+	}
 	must(t, all[0].Release(1, 20))
-	must(t, all[2].Release(1, 22))
+	must(t, all[2].Release(1, 21))
 	if _, err := all[1].Acquire(ocsctl.Lease{Mask: 1, Holder: 9}); err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range all {
+		reach(t, c, 0, 5)
+		must(t, c.Refused(0, 20))
+		must(t, c.Refused(0, 21))
 	}
 }
 
@@ -260,12 +288,11 @@ func TestCoreSharedPlanes(t *testing.T) {
 // switch has lost them too. The plane goes out of service, and its next epoch is new to all ranks.
 func TestCoreTakeoverWithoutTheLastMoves(t *testing.T) {
 	var inCharge atomic.Pointer[controller.Core]
-	dark := []controller.Recovered{{Map: circuit.AllDark(2)}}
-	start := func(token uint64) *controller.Core {
+	start := func(token uint64, r []controller.Recovered) *controller.Core {
 		return startCore(t, controller.Config{Name: "a", Ports: 2, Device: controllertest.NewPanel(2, 1), Token: token,
-			Recovered: dark, Grace: patience})
+			Recovered: r, Grace: patience})
 	}
-	first := start(1)
+	first := start(1, nil)
 	inCharge.Store(first)
 	s := serveCore(t, options("a", 2, 1), inCharge.Load)
 	all := []*rpc.Client{dial(t, 0, rpc.Options{}, s.address), dial(t, 1, rpc.Options{}, s.address)}
@@ -275,7 +302,7 @@ func TestCoreTakeoverWithoutTheLastMoves(t *testing.T) {
 	for i := range 3 {
 		move(t, 0, i, all...)
 	}
-	inCharge.Store(start(2))
+	inCharge.Store(start(2, []controller.Recovered{{Map: circuit.AllDark(2)}}))
 	first.Resign(controller.ErrNotLeader)
 	for _, c := range all {
 		until(t, "fault", func() bool { _, err := c.Poll(0); return err != nil })

@@ -3,8 +3,8 @@
 // its controller, and [DialOperator] an operator's.
 //
 // A rank's stream carries state, not a queue. Each end keeps the state that the other does not have yet: the newest
-// epoch and map of each plane, and unanswered posts and requests. It sends all of it in one message. So a slow reader
-// costs no memory, and a broken stream continues where it was.
+// map of each plane and epoch of the rank's port there, and unanswered posts and requests. It sends all of it in one
+// message. So a slow reader costs no memory, and a broken stream continues where it was.
 //
 //	rank                         session (server)                core
 //	Post ------- stream ------->  Attachment.Post ------------->  barrier
@@ -19,7 +19,7 @@ package rpc
 import "time"
 
 // ProtocolVersion is that of the messages; both ends must have the same.
-const ProtocolVersion = 6
+const ProtocolVersion = 7
 
 // Bounds of what either end accepts. They are far above what honest ends need.
 const (

@@ -32,7 +32,7 @@ func FuzzUp(f *testing.F) {
 			Held: []*ocspb.Lease{{Holder: 1, Mask: 1}}}}},
 		&ocspb.Up{Message: &ocspb.Up_Post{Post: &ocspb.Post{Plane: 1, Target: []int32{1, 2, 3, 0}}}},
 		&ocspb.Up{Message: &ocspb.Up_Acquire{Acquire: &ocspb.Acquire{Id: 1, Lease: &ocspb.Lease{Mask: 3, Holder: 1,
-			Ports: []uint32{0, 1}, Shared: true, Circuits: []*ocspb.RankMap{{To: []int32{1, 0}}, {To: []int32{-1, 1}}}}}}},
+			Ports: []uint32{0, 1}, Circuits: []*ocspb.RankMap{{To: []int32{1, 0}}, {To: []int32{-1, 1}}}}}}},
 		&ocspb.Up{Message: &ocspb.Up_Release{Release: &ocspb.Release{Mask: 3, Holder: 1}}},
 	)
 	core := fake.New("a", 1, 4, 2)

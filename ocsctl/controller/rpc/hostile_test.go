@@ -59,7 +59,7 @@ func TestHostileRank(t *testing.T) {
 		{"no hello", []*ocspb.Up{post(0, 1, 2, 3, 0)}, []string{"post before hello"}},
 		{"nothing", []*ocspb.Up{{}}, []string{"empty or unknown message before hello"}},
 		{"other protocol", []*ocspb.Up{hello(&ocspb.Hello{Protocol: 9})},
-			[]string{"protocol version 9", "controller a speaks 6", "version mismatch"}},
+			[]string{"protocol version 9", "controller a speaks 7", "version mismatch"}},
 		{"other version", []*ocspb.Up{hello(&ocspb.Hello{Version: "2.0.0"})},
 			[]string{"library is version 2.0.0", "controller 1.2.3", "version mismatch"}},
 		{"port", []*ocspb.Up{hello(&ocspb.Hello{Port: 4})}, []string{"port 4", "0..3"}},
@@ -254,8 +254,8 @@ func TestHostileController(t *testing.T) {
 	}{
 		"no welcome": {&ocspb.Down{}, rpc.ErrProtocol, []string{"no welcome"}},
 		"other protocol": {welcome(func(w *ocspb.Welcome) {
-			w.Protocol = 7
-		}), ocsctl.ErrVersion, []string{"version 7", "this library 6"}},
+			w.Protocol = 8
+		}), ocsctl.ErrVersion, []string{"version 8", "this library 7"}},
 		"no ports": {welcome(func(w *ocspb.Welcome) { w.Ports = 0 }), rpc.ErrProtocol, []string{"0 ports"}},
 		"many ports": {welcome(func(w *ocspb.Welcome) {
 			w.Ports = 1 << 31

@@ -48,7 +48,7 @@ type session struct {
 
 // planeMail is the newest of a plane.
 type planeMail struct {
-	epoch uint32
+	epoch uint32 // of the port
 	maps  circuit.Permutation
 	fault error
 }
@@ -70,11 +70,11 @@ func newSession(s *Server, id sessionID, port int, identity string) *session {
 var _ controller.Sink = (*session)(nil)
 
 // Changed implements controller.Sink.
-func (x *session) Changed(plane int, epoch uint32, m circuit.Permutation, fault error) {
+func (x *session) Changed(plane int, epochs []uint32, m circuit.Permutation, fault error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	p := &x.planes[plane]
-	p.epoch, p.maps, p.fault = epoch, m, fault
+	p.epoch, p.maps, p.fault = epochs[x.port], m, fault
 	x.dirty |= 1 << plane
 	x.wake()
 }

@@ -159,11 +159,6 @@ func (st *stream) welcome(snapshot *controller.Snapshot, resumed bool) *ocspb.We
 	for _, p := range o.Planes {
 		w.Planes = append(w.Planes, toPlaneInfo(p))
 	}
-	for j := range snapshot.Planes {
-		for _, p := range snapshot.Planes[j].Past {
-			w.Past = append(w.Past, &ocspb.PastMap{Plane: uint32(j), Epoch: p.Epoch, Digest: p.Digest})
-		}
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for j := range x.planes {

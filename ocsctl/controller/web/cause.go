@@ -32,10 +32,6 @@ var advices = map[controller.Cause]*Advice{
 		"or at etcd, and compare the circuits, then lightpath ocs enable.", "the journal is slow or full"},
 	controller.CauseFenced: {"Another controller has taken over; find out why this one was cut off.",
 		"the controller was fenced"},
-	controller.CausePortLost: {"A rank died in a reconfiguration. The plane comes back when its job is gone; else " +
-		"lightpath ocs enable.", "ranks wait for ports"},
-	controller.CauseConflict: {"Ranks of one job asked for different maps. The plane comes back when the job is " +
-		"gone; else lightpath ocs enable.", "ranks wait for ports"},
 	controller.CauseFramesLost: {"A rank sent while its circuit moved. Look for drift at that time in the history.",
 		"frames lost"},
 	controller.CauseDisabled: {"An operator has it; lightpath ocs enable puts it back.", "Common tasks"},

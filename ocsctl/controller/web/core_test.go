@@ -37,11 +37,11 @@ func (d *instant) Map(plane int) (circuit.Permutation, error) {
 // deaf is a rank that listens to nothing.
 type deaf struct{}
 
-func (deaf) Changed(int, uint32, circuit.Permutation, error) {}
-func (deaf) Refused(int, uint64, error)                      {}
-func (deaf) Granted(uint64, uint64, error)                   {}
-func (deaf) Wanted(uint64, uint64)                           {}
-func (deaf) Closed(error)                                    {}
+func (deaf) Changed(int, []uint32, circuit.Permutation, error) {}
+func (deaf) Refused(int, uint64, error)                        {}
+func (deaf) Granted(uint64, uint64, error)                     {}
+func (deaf) Wanted(uint64, uint64)                             {}
+func (deaf) Closed(error)                                      {}
 
 // The page shows a real core as it shows the fake of the other tests.
 func TestRealCore(t *testing.T) {

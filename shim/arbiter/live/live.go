@@ -89,7 +89,7 @@ func Attach(c *comm.Core, p *circuits.Planes) (err error) {
 	l.machine = arbiter.New(arbiter.Config{
 		Ranks: c.Ranks, Site: &p.Site, RoundWait: c.Cfg.Demand.Wait,
 		Scripted: func(s calls.Shape) *planning.Agreed { return l.Scripted(s) }, Repeats: repeats(c.Cfg),
-		ShareAfter: arbiter.DefaultShareAfter, NextUser: p.Machine.NextUser,
+		NextUser: p.Machine.NextUser,
 	}, view{p}, l.Book)
 	p.Machine.OnNext(func() { l.postLater(arbiter.Event{Kind: arbiter.Next}) })
 	for i := range l.timers {

@@ -3,10 +3,12 @@ package optical_test
 import (
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"lightpath/internal/require"
+	"lightpath/ocsctl/controller"
 	"lightpath/shim"
 	"lightpath/shim/arbiter/live"
 	"lightpath/shim/calls"
@@ -70,25 +72,35 @@ func TestGroupsByTurns(t *testing.T) {
 	shimtest.NoLosses(t, server)
 }
 
-// TestGroupsSideBySide checks that groups of disjoint ranks that move no circuit hold the planes together, and get
-// right results. They give the planes up to an operation that moves circuits.
+// TestGroupsSideBySide checks that groups of disjoint ranks hold the planes together, also while their operations move
+// circuits, and get right results.
 func TestGroupsSideBySide(t *testing.T) {
-	server := shimtest.UseEmulator(t, 4, 2, nil)
+	server := shimtest.UseEmulator(t, 8, 2, nil)
 	t.Setenv("LIGHTPATH_PLAN_LIMIT", "20ms")
-	g := newGroups(t)
-	rng := rand.New(rand.NewPCG(6, 5))
-	for range 2 {
-		for _, w := range [][2]*shimtest.World{g.tensor, g.model} {
-			if !shimtest.Eventually(func() bool {
-				require.NoError(t, both(t, iteration[0], rng, w))
-				s, err := server.Core().Snapshot()
-				return err == nil && len(s.Planes[0].Holders) == 2 && len(s.Planes[1].Holders) == 2
-			}) {
-				t.Fatal("the groups do not hold the planes together")
+	groups := [2]*shimtest.World{shimtest.NewWorldAt(t, 0, 1, 2, 3), shimtest.NewWorldAt(t, 4, 6, 5, 7)}
+	var together atomic.Int64 // moves of planes that both groups held
+	held := map[int]uint64{}  // by the port of the leader
+	defer server.Core().Watch(func(e controller.Event) {
+		switch e.Kind {
+		case controller.Granted:
+			held[e.Port] |= e.Mask
+		case controller.Released:
+			held[e.Port] &^= e.Mask
+		case controller.Switched:
+			if held[0]&held[4]>>e.Plane&1 != 0 {
+				together.Add(1)
 			}
 		}
-		require.NoError(t, iteration[1].Run(g.all, rng))
+	})()
+	rng := rand.New(rand.NewPCG(6, 5))
+	if !shimtest.Eventually(func() bool {
+		require.NoError(t, both(t, iteration[1], rng, groups))
+		require.NoError(t, both(t, iteration[0], rng, groups))
+		return together.Load() >= 20
+	}) {
+		t.Errorf("planes of both groups moved %d times", together.Load())
 	}
+	require.NoError(t, iteration[1].Run(shimtest.NewWorld(t, 8), rng))
 	shimtest.NoLosses(t, server)
 }
 

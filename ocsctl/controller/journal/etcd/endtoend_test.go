@@ -65,6 +65,7 @@ func (d *slowDevice) isMoving() bool {
 // rank is the sink of one port.
 type rank struct {
 	controller.Attachment
+	port   int
 	mu     sync.Mutex
 	epoch  uint32
 	at     circuit.Permutation
@@ -72,10 +73,10 @@ type rank struct {
 	closed error
 }
 
-func (r *rank) Changed(_ int, epoch uint32, m circuit.Permutation, fault error) {
+func (r *rank) Changed(_ int, epochs []uint32, m circuit.Permutation, fault error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.epoch, r.at, r.fault = epoch, m, fault
+	r.epoch, r.at, r.fault = epochs[r.port], m, fault
 }
 
 func (r *rank) Refused(int, uint64, error)    {}
@@ -149,7 +150,7 @@ func attachAll(t *testing.T, c controller.Controller, target circuit.Permutation
 	t.Helper()
 	var all []*rank
 	for p := range ports {
-		r := &rank{}
+		r := &rank{port: p}
 		o := controller.AttachOptions{Port: p, Who: fmt.Sprint("rank ", p)}
 		if p == 0 {
 			o.Held = []ocsctl.Lease{{Holder: holder, Mask: 1}}

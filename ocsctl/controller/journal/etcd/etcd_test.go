@@ -108,8 +108,9 @@ func wants(t *testing.T, err, kind error, words ...string) {
 func TestCorrupt(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
-	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Reserved: 9, Map: circuit.Shift(journaltest.Ports, 1),
-		Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(journaltest.Ports, 2)}}, journal.Author{Token: 1})
+	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Epochs: []uint32{3, 3, 1, 2}, Reserved: 9,
+		Map: circuit.Shift(journaltest.Ports, 1), Intent: &controller.Intent{Plane: 1, Epoch: 3,
+			To: circuit.Shift(journaltest.Ports, 2), Epochs: []uint32{4, 4, 1, 3}}}, journal.Author{Token: 1})
 	require.NoError(t, err)
 	good := string(encoded)
 	if _, _, err := journal.DecodePlane(journal.PlaneKey(1), encoded); err != nil {
@@ -130,8 +131,8 @@ func TestCorrupt(t *testing.T) {
 		"garbage":      {"\x00\xff{", journal.ErrCorrupt, "planes/001"},
 		"cut":          {good[:len(good)-7], journal.ErrCorrupt, "planes/001"},
 		"more":         {good + "{}", journal.ErrCorrupt, "planes/001"},
-		"no version":   {change(`"version":1`, `"version":0`), journal.ErrCorrupt, "version"},
-		"later":        {change(`"version":1`, `"version":2`), ocsctl.ErrVersion, "format 2"},
+		"no version":   {change(`"version":2`, `"version":0`), journal.ErrCorrupt, "version"},
+		"later":        {change(`"version":2`, `"version":3`), ocsctl.ErrVersion, "format 3"},
 		"unknown":      {change(`"plane":1`, `"plain":1`), journal.ErrCorrupt, "plain"},
 		"other plane":  {change(`"plane":1`, `"plane":0`), journal.ErrCorrupt, "plane"},
 		"other map":    {change(`[1,2,3,0]`, `[1,2,0,3]`), journal.ErrCorrupt, "digest"},
@@ -140,6 +141,9 @@ func TestCorrupt(t *testing.T) {
 		"intent":       {change(`[2,3,0,1]`, `[2,2,0,1]`), journal.ErrCorrupt, "intent"},
 		"short intent": {change(`[2,3,0,1]`, `[1,0]`), journal.ErrCorrupt, "intent"},
 		"late intent":  {change(`"intent":{"epoch":3`, `"intent":{"epoch":9`), journal.ErrCorrupt, "intent"},
+		"few epochs":   {change(`[3,3,1,2]`, `[3,3,1]`), journal.ErrCorrupt, "epochs"},
+		"late epochs":  {change(`[3,3,1,2]`, `[3,4,1,2]`), journal.ErrCorrupt, "epochs"},
+		"late move":    {change(`[4,4,1,3]`, `[4,5,1,3]`), journal.ErrCorrupt, "intent.epochs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			write(t, c, journal.PlaneKey(1), test.value)

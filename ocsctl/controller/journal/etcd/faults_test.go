@@ -201,6 +201,6 @@ func TestFullStore(t *testing.T) {
 // quietSink ignores what a rank is told.
 type quietSink struct{ controller.Sink }
 
-func (quietSink) Changed(int, uint32, circuit.Permutation, error) {}
-func (quietSink) Wanted(uint64, uint64)                           {}
-func (quietSink) Closed(error)                                    {}
+func (quietSink) Changed(int, []uint32, circuit.Permutation, error) {}
+func (quietSink) Wanted(uint64, uint64)                             {}
+func (quietSink) Closed(error)                                      {}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func Run(t *testing.T, open func(t *testing.T, keep int) journal.Store) {
 		"Takeover":      takeover,
 		"UnknownEnd":    unknownEnd,
 		"Epochs":        epochs,
-		"Past":          past,
+		"PortEpochs":    portEpochs,
 		"Failed":        failed,
 		"Disabled":      disabled,
 		"Jobs":          jobs,
@@ -169,29 +170,30 @@ func epochs(t *testing.T, s journal.Store) {
 	Resign(t, l)
 }
 
-// past: the next rule knows the maps of the last epochs, and none from before a failure.
-func past(t *testing.T, s journal.Store) {
+// portEpochs: the next rule knows the epochs of ports, and those after the last intent. A failure makes them equal.
+func portEpochs(t *testing.T, s journal.Store) {
 	l := Lead(t, s)
-	const moves = 30
-	to := func(epoch uint32) circuit.Permutation { return circuit.Shift(Ports, int(epoch)%Ports) }
-	for e := range uint32(moves) {
-		l.Record(switched(0, e+1, to(e+1)), nil)
-	}
+	moved := switched(0, 2, circuit.Shift(Ports, 1))
+	moved.Epochs = []uint32{2, 2, 1, 1}
+	l.Record(moved, nil)
+	next := controller.Intent{Epoch: 2, To: circuit.Shift(Ports, 2), Epochs: []uint32{2, 2, 2, 2}}
+	require.NoError(t, Intend(t, l, next))
 	l, at := Next(t, s, l)
-	known := at[0].Past
-	if len(known) < 8 || len(known) == moves || known[len(known)-1].Epoch != moves || len(at[1].Past) != 0 {
-		t.Fatalf("past %v and %v", known, at[1].Past)
+	if got := at[0]; got.Epoch != 3 || !slices.Equal(got.Epochs, moved.Epochs) || !reflect.DeepEqual(*got.Intent, next) {
+		t.Fatalf("recovered %+v, intent %+v", got, got.Intent)
 	}
-	for i, p := range known {
-		if p.Epoch != known[0].Epoch+uint32(i) || p.Digest != to(p.Epoch).Digest() {
-			t.Errorf("past %v", known)
-		}
+	moved = switched(0, 3, next.To)
+	moved.Epochs = next.Epochs
+	l.Record(moved, nil)
+	l, at = Next(t, s, l)
+	if got := at[0]; got.Epoch != 3 || !slices.Equal(got.Epochs, next.Epochs) {
+		t.Fatalf("recovered %+v", got)
 	}
-	l.Record(controller.Event{Time: time.Now(), Kind: controller.Failed, Plane: 0, Epoch: moves, Port: -1}, nil)
+	l.Record(controller.Event{Time: time.Now(), Kind: controller.Failed, Plane: 0, Epoch: 3, Port: -1}, nil)
 	l, at = Next(t, s, l)
 	defer Resign(t, l)
-	if len(at[0].Past) != 0 {
-		t.Errorf("past %v before a failure", at[0].Past)
+	if at[0].Epochs != nil {
+		t.Errorf("recovered %+v", at[0])
 	}
 }
 

@@ -350,8 +350,8 @@ type Hello struct {
 	Held []*Lease `protobuf:"bytes,4,rep,name=held,proto3" json:"held,omitempty"`
 	// The session of a stream that broke: a controller that still has it goes on with it.
 	Session []byte `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
-	// By plane, the newest epoch that a controller has published to this rank. A plane with a lower epoch goes out of
-	// service, since the journal has lost changes.
+	// By plane, the newest epoch of the port that a controller has published. A plane that has the port at a lower one
+	// goes out of service, since the journal has lost changes.
 	Known         []uint32 `protobuf:"varint,6,rep,packed,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -441,11 +441,8 @@ type Welcome struct {
 	Session   []byte                 `protobuf:"bytes,8,opt,name=session,proto3" json:"session,omitempty"`                      // to resume; secret
 	Resumed   bool                   `protobuf:"varint,9,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	// What the controller has as granted to this rank, which releases what it does not know of.
-	Held  []*Lease   `protobuf:"bytes,10,rep,name=held,proto3" json:"held,omitempty"`
-	State []*Changed `protobuf:"bytes,11,rep,name=state,proto3" json:"state,omitempty"` // of every plane, whole maps
-	// The last epochs of every plane in the journal of the controllers before, from which a rank learns whether a post
-	// that nobody has confirmed has happened.
-	Past          []*PastMap `protobuf:"bytes,12,rep,name=past,proto3" json:"past,omitempty"`
+	Held          []*Lease   `protobuf:"bytes,10,rep,name=held,proto3" json:"held,omitempty"`
+	State         []*Changed `protobuf:"bytes,11,rep,name=state,proto3" json:"state,omitempty"` // of every plane, whole maps
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,74 +554,6 @@ func (x *Welcome) GetState() []*Changed {
 	return nil
 }
 
-func (x *Welcome) GetPast() []*PastMap {
-	if x != nil {
-		return x.Past
-	}
-	return nil
-}
-
-// PastMap is the map that a plane had at an epoch.
-type PastMap struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
-	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"` // FNV-1a of the map, each port's entry as 4 bytes, the lowest first
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PastMap) Reset() {
-	*x = PastMap{}
-	mi := &file_ocs_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PastMap) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PastMap) ProtoMessage() {}
-
-func (x *PastMap) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PastMap.ProtoReflect.Descriptor instead.
-func (*PastMap) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *PastMap) GetPlane() uint32 {
-	if x != nil {
-		return x.Plane
-	}
-	return 0
-}
-
-func (x *PastMap) GetEpoch() uint32 {
-	if x != nil {
-		return x.Epoch
-	}
-	return 0
-}
-
-func (x *PastMap) GetDigest() uint64 {
-	if x != nil {
-		return x.Digest
-	}
-	return 0
-}
-
 type PlaneInfo struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -637,7 +566,7 @@ type PlaneInfo struct {
 
 func (x *PlaneInfo) Reset() {
 	*x = PlaneInfo{}
-	mi := &file_ocs_proto_msgTypes[5]
+	mi := &file_ocs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +578,7 @@ func (x *PlaneInfo) String() string {
 func (*PlaneInfo) ProtoMessage() {}
 
 func (x *PlaneInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[5]
+	mi := &file_ocs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +591,7 @@ func (x *PlaneInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaneInfo.ProtoReflect.Descriptor instead.
 func (*PlaneInfo) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{5}
+	return file_ocs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PlaneInfo) GetName() string {
@@ -701,9 +630,8 @@ type Lease struct {
 	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`          // of whose rank; not in a Hello
 	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`             // of the port; in a snapshot
 	Ports         []uint32               `protobuf:"varint,6,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the holder's ranks, none: all ports; not in a snapshot
-	Shared        bool                   `protobuf:"varint,7,opt,name=shared,proto3" json:"shared,omitempty"`      // others of disjoint ports may hold the planes too, and the holder's posts are refused
-	// In an Acquire of a shared lease: by plane of the mask, the map of the holder's ranks that the controller makes before
-	// it answers; none: the circuits stay as they are.
+	// In an Acquire of a lease with ports: by plane of the mask, the map of the holder's ranks that the controller makes
+	// before it answers; none: the circuits stay as they are.
 	Circuits      []*RankMap `protobuf:"bytes,8,rep,name=circuits,proto3" json:"circuits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -711,7 +639,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_ocs_proto_msgTypes[6]
+	mi := &file_ocs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +651,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[6]
+	mi := &file_ocs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +664,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{6}
+	return file_ocs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Lease) GetHolder() uint64 {
@@ -781,13 +709,6 @@ func (x *Lease) GetPorts() []uint32 {
 	return nil
 }
 
-func (x *Lease) GetShared() bool {
-	if x != nil {
-		return x.Shared
-	}
-	return false
-}
-
 func (x *Lease) GetCircuits() []*RankMap {
 	if x != nil {
 		return x.Circuits
@@ -799,8 +720,8 @@ func (x *Lease) GetCircuits() []*RankMap {
 type Post struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
-	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Target        []int32                `protobuf:"zigzag32,3,rep,packed,name=target,proto3" json:"target,omitempty"`
+	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`            // of the port
+	Target        []int32                `protobuf:"zigzag32,3,rep,packed,name=target,proto3" json:"target,omitempty"` // of all ports: only circuits between ports of the holder count
 	Holder        uint64                 `protobuf:"varint,4,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -808,7 +729,7 @@ type Post struct {
 
 func (x *Post) Reset() {
 	*x = Post{}
-	mi := &file_ocs_proto_msgTypes[7]
+	mi := &file_ocs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +741,7 @@ func (x *Post) String() string {
 func (*Post) ProtoMessage() {}
 
 func (x *Post) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[7]
+	mi := &file_ocs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +754,7 @@ func (x *Post) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Post.ProtoReflect.Descriptor instead.
 func (*Post) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{7}
+	return file_ocs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Post) GetPlane() uint32 {
@@ -875,7 +796,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_ocs_proto_msgTypes[8]
+	mi := &file_ocs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +808,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[8]
+	mi := &file_ocs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +821,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{8}
+	return file_ocs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Acquire) GetId() uint64 {
@@ -927,7 +848,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_ocs_proto_msgTypes[9]
+	mi := &file_ocs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +860,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[9]
+	mi := &file_ocs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +873,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{9}
+	return file_ocs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Release) GetMask() uint64 {
@@ -978,7 +899,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_ocs_proto_msgTypes[10]
+	mi := &file_ocs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +911,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[10]
+	mi := &file_ocs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +924,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{10}
+	return file_ocs_proto_rawDescGZIP(), []int{9}
 }
 
 // Changed is where a plane is now. The map is whole, or the ports that differ from the one
@@ -1011,7 +932,7 @@ func (*Goodbye) Descriptor() ([]byte, []int) {
 type Changed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plane         uint32                 `protobuf:"varint,1,opt,name=plane,proto3" json:"plane,omitempty"`
-	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // of the rank's port
 	Map           []int32                `protobuf:"zigzag32,3,rep,packed,name=map,proto3" json:"map,omitempty"`
 	Port          []uint32               `protobuf:"varint,4,rep,packed,name=port,proto3" json:"port,omitempty"`
 	To            []int32                `protobuf:"zigzag32,5,rep,packed,name=to,proto3" json:"to,omitempty"` // by index of port
@@ -1022,7 +943,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_ocs_proto_msgTypes[11]
+	mi := &file_ocs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +955,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[11]
+	mi := &file_ocs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +968,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{11}
+	return file_ocs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Changed) GetPlane() uint32 {
@@ -1105,7 +1026,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_ocs_proto_msgTypes[12]
+	mi := &file_ocs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1038,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[12]
+	mi := &file_ocs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1051,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{12}
+	return file_ocs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Refused) GetPlane() uint32 {
@@ -1166,7 +1087,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_ocs_proto_msgTypes[13]
+	mi := &file_ocs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1099,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[13]
+	mi := &file_ocs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1112,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{13}
+	return file_ocs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Granted) GetId() uint64 {
@@ -1227,7 +1148,7 @@ type Wanted struct {
 
 func (x *Wanted) Reset() {
 	*x = Wanted{}
-	mi := &file_ocs_proto_msgTypes[14]
+	mi := &file_ocs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1160,7 @@ func (x *Wanted) String() string {
 func (*Wanted) ProtoMessage() {}
 
 func (x *Wanted) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[14]
+	mi := &file_ocs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1173,7 @@ func (x *Wanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
 func (*Wanted) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{14}
+	return file_ocs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Wanted) GetHolder() uint64 {
@@ -1280,7 +1201,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_ocs_proto_msgTypes[15]
+	mi := &file_ocs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1213,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[15]
+	mi := &file_ocs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1226,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{15}
+	return file_ocs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Fault) GetCodes() []FaultCode {
@@ -1331,7 +1252,7 @@ type WaitingRequest struct {
 
 func (x *WaitingRequest) Reset() {
 	*x = WaitingRequest{}
-	mi := &file_ocs_proto_msgTypes[16]
+	mi := &file_ocs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1264,7 @@ func (x *WaitingRequest) String() string {
 func (*WaitingRequest) ProtoMessage() {}
 
 func (x *WaitingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[16]
+	mi := &file_ocs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1277,7 @@ func (x *WaitingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingRequest.ProtoReflect.Descriptor instead.
 func (*WaitingRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{16}
+	return file_ocs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WaitingRequest) GetPlane() uint32 {
@@ -1375,7 +1296,7 @@ type WaitingReply struct {
 
 func (x *WaitingReply) Reset() {
 	*x = WaitingReply{}
-	mi := &file_ocs_proto_msgTypes[17]
+	mi := &file_ocs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1308,7 @@ func (x *WaitingReply) String() string {
 func (*WaitingReply) ProtoMessage() {}
 
 func (x *WaitingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[17]
+	mi := &file_ocs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1321,7 @@ func (x *WaitingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingReply.ProtoReflect.Descriptor instead.
 func (*WaitingReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{17}
+	return file_ocs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitingReply) GetText() string {
@@ -1418,7 +1339,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_ocs_proto_msgTypes[18]
+	mi := &file_ocs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1351,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[18]
+	mi := &file_ocs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1364,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{18}
+	return file_ocs_proto_rawDescGZIP(), []int{17}
 }
 
 type Snapshot struct {
@@ -1462,7 +1383,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_ocs_proto_msgTypes[19]
+	mi := &file_ocs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1395,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[19]
+	mi := &file_ocs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1408,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{19}
+	return file_ocs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Snapshot) GetTimeUnixNano() int64 {
@@ -1556,7 +1477,7 @@ type PlaneSnapshot struct {
 	Target        []int32                `protobuf:"zigzag32,6,rep,packed,name=target,proto3" json:"target,omitempty"`
 	Posted        []uint32               `protobuf:"varint,7,rep,packed,name=posted,proto3" json:"posted,omitempty"`
 	Missing       []uint32               `protobuf:"varint,8,rep,packed,name=missing,proto3" json:"missing,omitempty"`
-	Holders       []*Lease               `protobuf:"bytes,9,rep,name=holders,proto3" json:"holders,omitempty"` // more than one: all share it
+	Holders       []*Lease               `protobuf:"bytes,9,rep,name=holders,proto3" json:"holders,omitempty"` // of disjoint ports
 	Verified      string                 `protobuf:"bytes,10,opt,name=verified,proto3" json:"verified,omitempty"`
 	Switches      uint64                 `protobuf:"varint,11,opt,name=switches,proto3" json:"switches,omitempty"`
 	Failures      uint64                 `protobuf:"varint,12,opt,name=failures,proto3" json:"failures,omitempty"`
@@ -1573,7 +1494,7 @@ type PlaneSnapshot struct {
 
 func (x *PlaneSnapshot) Reset() {
 	*x = PlaneSnapshot{}
-	mi := &file_ocs_proto_msgTypes[20]
+	mi := &file_ocs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1506,7 @@ func (x *PlaneSnapshot) String() string {
 func (*PlaneSnapshot) ProtoMessage() {}
 
 func (x *PlaneSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[20]
+	mi := &file_ocs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1519,7 @@ func (x *PlaneSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaneSnapshot.ProtoReflect.Descriptor instead.
 func (*PlaneSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{20}
+	return file_ocs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PlaneSnapshot) GetName() string {
@@ -1744,7 +1665,7 @@ type PortOut struct {
 
 func (x *PortOut) Reset() {
 	*x = PortOut{}
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1677,7 @@ func (x *PortOut) String() string {
 func (*PortOut) ProtoMessage() {}
 
 func (x *PortOut) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[21]
+	mi := &file_ocs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1690,7 @@ func (x *PortOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortOut.ProtoReflect.Descriptor instead.
 func (*PortOut) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{21}
+	return file_ocs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PortOut) GetPort() uint32 {
@@ -1803,7 +1724,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1736,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[22]
+	mi := &file_ocs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1749,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{22}
+	return file_ocs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Job) GetId() string {
@@ -1899,7 +1820,7 @@ type PortSnapshot struct {
 
 func (x *PortSnapshot) Reset() {
 	*x = PortSnapshot{}
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +1832,7 @@ func (x *PortSnapshot) String() string {
 func (*PortSnapshot) ProtoMessage() {}
 
 func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[23]
+	mi := &file_ocs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +1845,7 @@ func (x *PortSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortSnapshot.ProtoReflect.Descriptor instead.
 func (*PortSnapshot) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{23}
+	return file_ocs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PortSnapshot) GetPort() uint32 {
@@ -1969,7 +1890,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +1902,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[24]
+	mi := &file_ocs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +1915,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{24}
+	return file_ocs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryRequest) GetPlane() uint32 {
@@ -2047,7 +1968,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +1980,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[25]
+	mi := &file_ocs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +1993,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{25}
+	return file_ocs_proto_rawDescGZIP(), []int{24}
 }
 
 type Event struct {
@@ -2103,7 +2024,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2036,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[26]
+	mi := &file_ocs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2049,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{26}
+	return file_ocs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -2282,7 +2203,7 @@ type Moved struct {
 
 func (x *Moved) Reset() {
 	*x = Moved{}
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2215,7 @@ func (x *Moved) String() string {
 func (*Moved) ProtoMessage() {}
 
 func (x *Moved) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[27]
+	mi := &file_ocs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2228,7 @@ func (x *Moved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moved.ProtoReflect.Descriptor instead.
 func (*Moved) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{27}
+	return file_ocs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Moved) GetFrom() string {
@@ -2335,7 +2256,7 @@ type Baseline struct {
 
 func (x *Baseline) Reset() {
 	*x = Baseline{}
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2268,7 @@ func (x *Baseline) String() string {
 func (*Baseline) ProtoMessage() {}
 
 func (x *Baseline) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[28]
+	mi := &file_ocs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2281,7 @@ func (x *Baseline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Baseline.ProtoReflect.Descriptor instead.
 func (*Baseline) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{28}
+	return file_ocs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Baseline) GetDbm() float64 {
@@ -2391,7 +2312,7 @@ type Trial struct {
 
 func (x *Trial) Reset() {
 	*x = Trial{}
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2324,7 @@ func (x *Trial) String() string {
 func (*Trial) ProtoMessage() {}
 
 func (x *Trial) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[29]
+	mi := &file_ocs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2337,7 @@ func (x *Trial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trial.ProtoReflect.Descriptor instead.
 func (*Trial) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{29}
+	return file_ocs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Trial) GetPlanes() []uint32 {
@@ -2463,7 +2384,7 @@ type PortsRequest struct {
 
 func (x *PortsRequest) Reset() {
 	*x = PortsRequest{}
-	mi := &file_ocs_proto_msgTypes[30]
+	mi := &file_ocs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2396,7 @@ func (x *PortsRequest) String() string {
 func (*PortsRequest) ProtoMessage() {}
 
 func (x *PortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[30]
+	mi := &file_ocs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2409,7 @@ func (x *PortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortsRequest.ProtoReflect.Descriptor instead.
 func (*PortsRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{30}
+	return file_ocs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PortsRequest) GetPlane() uint32 {
@@ -2507,7 +2428,7 @@ type PortsReply struct {
 
 func (x *PortsReply) Reset() {
 	*x = PortsReply{}
-	mi := &file_ocs_proto_msgTypes[31]
+	mi := &file_ocs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +2440,7 @@ func (x *PortsReply) String() string {
 func (*PortsReply) ProtoMessage() {}
 
 func (x *PortsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[31]
+	mi := &file_ocs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +2453,7 @@ func (x *PortsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortsReply.ProtoReflect.Descriptor instead.
 func (*PortsReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{31}
+	return file_ocs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PortsReply) GetPorts() []*PortState {
@@ -2558,7 +2479,7 @@ type PortState struct {
 
 func (x *PortState) Reset() {
 	*x = PortState{}
-	mi := &file_ocs_proto_msgTypes[32]
+	mi := &file_ocs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2491,7 @@ func (x *PortState) String() string {
 func (*PortState) ProtoMessage() {}
 
 func (x *PortState) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[32]
+	mi := &file_ocs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2504,7 @@ func (x *PortState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortState.ProtoReflect.Descriptor instead.
 func (*PortState) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{32}
+	return file_ocs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PortState) GetLabel() string {
@@ -2654,7 +2575,7 @@ type SetBaselineRequest struct {
 
 func (x *SetBaselineRequest) Reset() {
 	*x = SetBaselineRequest{}
-	mi := &file_ocs_proto_msgTypes[33]
+	mi := &file_ocs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2587,7 @@ func (x *SetBaselineRequest) String() string {
 func (*SetBaselineRequest) ProtoMessage() {}
 
 func (x *SetBaselineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[33]
+	mi := &file_ocs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2600,7 @@ func (x *SetBaselineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBaselineRequest.ProtoReflect.Descriptor instead.
 func (*SetBaselineRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{33}
+	return file_ocs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetBaselineRequest) GetPlane() uint32 {
@@ -2718,7 +2639,7 @@ type SetBaselineReply struct {
 
 func (x *SetBaselineReply) Reset() {
 	*x = SetBaselineReply{}
-	mi := &file_ocs_proto_msgTypes[34]
+	mi := &file_ocs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2651,7 @@ func (x *SetBaselineReply) String() string {
 func (*SetBaselineReply) ProtoMessage() {}
 
 func (x *SetBaselineReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[34]
+	mi := &file_ocs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2664,7 @@ func (x *SetBaselineReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBaselineReply.ProtoReflect.Descriptor instead.
 func (*SetBaselineReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{34}
+	return file_ocs_proto_rawDescGZIP(), []int{33}
 }
 
 type RemapRequest struct {
@@ -2758,7 +2679,7 @@ type RemapRequest struct {
 
 func (x *RemapRequest) Reset() {
 	*x = RemapRequest{}
-	mi := &file_ocs_proto_msgTypes[35]
+	mi := &file_ocs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2691,7 @@ func (x *RemapRequest) String() string {
 func (*RemapRequest) ProtoMessage() {}
 
 func (x *RemapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[35]
+	mi := &file_ocs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2704,7 @@ func (x *RemapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemapRequest.ProtoReflect.Descriptor instead.
 func (*RemapRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{35}
+	return file_ocs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RemapRequest) GetPlane() uint32 {
@@ -2822,7 +2743,7 @@ type RemapReply struct {
 
 func (x *RemapReply) Reset() {
 	*x = RemapReply{}
-	mi := &file_ocs_proto_msgTypes[36]
+	mi := &file_ocs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +2755,7 @@ func (x *RemapReply) String() string {
 func (*RemapReply) ProtoMessage() {}
 
 func (x *RemapReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[36]
+	mi := &file_ocs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +2768,7 @@ func (x *RemapReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemapReply.ProtoReflect.Descriptor instead.
 func (*RemapReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{36}
+	return file_ocs_proto_rawDescGZIP(), []int{35}
 }
 
 type SetRequest struct {
@@ -2862,7 +2783,7 @@ type SetRequest struct {
 
 func (x *SetRequest) Reset() {
 	*x = SetRequest{}
-	mi := &file_ocs_proto_msgTypes[37]
+	mi := &file_ocs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2795,7 @@ func (x *SetRequest) String() string {
 func (*SetRequest) ProtoMessage() {}
 
 func (x *SetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[37]
+	mi := &file_ocs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +2808,7 @@ func (x *SetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRequest.ProtoReflect.Descriptor instead.
 func (*SetRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{37}
+	return file_ocs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetRequest) GetWho() string {
@@ -2929,7 +2850,7 @@ type PlaneMap struct {
 
 func (x *PlaneMap) Reset() {
 	*x = PlaneMap{}
-	mi := &file_ocs_proto_msgTypes[38]
+	mi := &file_ocs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +2862,7 @@ func (x *PlaneMap) String() string {
 func (*PlaneMap) ProtoMessage() {}
 
 func (x *PlaneMap) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[38]
+	mi := &file_ocs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +2875,7 @@ func (x *PlaneMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaneMap.ProtoReflect.Descriptor instead.
 func (*PlaneMap) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{38}
+	return file_ocs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PlaneMap) GetPlane() uint32 {
@@ -2988,7 +2909,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_ocs_proto_msgTypes[39]
+	mi := &file_ocs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3000,7 +2921,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[39]
+	mi := &file_ocs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3013,7 +2934,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{39}
+	return file_ocs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ConfirmRequest) GetPlane() uint32 {
@@ -3038,7 +2959,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_ocs_proto_msgTypes[40]
+	mi := &file_ocs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +2971,7 @@ func (x *ConfirmReply) String() string {
 func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[40]
+	mi := &file_ocs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +2984,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{40}
+	return file_ocs_proto_rawDescGZIP(), []int{39}
 }
 
 type SetReply struct {
@@ -3074,7 +2995,7 @@ type SetReply struct {
 
 func (x *SetReply) Reset() {
 	*x = SetReply{}
-	mi := &file_ocs_proto_msgTypes[41]
+	mi := &file_ocs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3007,7 @@ func (x *SetReply) String() string {
 func (*SetReply) ProtoMessage() {}
 
 func (x *SetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[41]
+	mi := &file_ocs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3020,7 @@ func (x *SetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReply.ProtoReflect.Descriptor instead.
 func (*SetReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{41}
+	return file_ocs_proto_rawDescGZIP(), []int{40}
 }
 
 type EnableRequest struct {
@@ -3112,7 +3033,7 @@ type EnableRequest struct {
 
 func (x *EnableRequest) Reset() {
 	*x = EnableRequest{}
-	mi := &file_ocs_proto_msgTypes[42]
+	mi := &file_ocs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3045,7 @@ func (x *EnableRequest) String() string {
 func (*EnableRequest) ProtoMessage() {}
 
 func (x *EnableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[42]
+	mi := &file_ocs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3058,7 @@ func (x *EnableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableRequest.ProtoReflect.Descriptor instead.
 func (*EnableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{42}
+	return file_ocs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *EnableRequest) GetPlane() uint32 {
@@ -3162,7 +3083,7 @@ type EnableReply struct {
 
 func (x *EnableReply) Reset() {
 	*x = EnableReply{}
-	mi := &file_ocs_proto_msgTypes[43]
+	mi := &file_ocs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3095,7 @@ func (x *EnableReply) String() string {
 func (*EnableReply) ProtoMessage() {}
 
 func (x *EnableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[43]
+	mi := &file_ocs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3108,7 @@ func (x *EnableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReply.ProtoReflect.Descriptor instead.
 func (*EnableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{43}
+	return file_ocs_proto_rawDescGZIP(), []int{42}
 }
 
 type DisableRequest struct {
@@ -3201,7 +3122,7 @@ type DisableRequest struct {
 
 func (x *DisableRequest) Reset() {
 	*x = DisableRequest{}
-	mi := &file_ocs_proto_msgTypes[44]
+	mi := &file_ocs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3134,7 @@ func (x *DisableRequest) String() string {
 func (*DisableRequest) ProtoMessage() {}
 
 func (x *DisableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[44]
+	mi := &file_ocs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3147,7 @@ func (x *DisableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableRequest.ProtoReflect.Descriptor instead.
 func (*DisableRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{44}
+	return file_ocs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DisableRequest) GetPlane() uint32 {
@@ -3258,7 +3179,7 @@ type DisableReply struct {
 
 func (x *DisableReply) Reset() {
 	*x = DisableReply{}
-	mi := &file_ocs_proto_msgTypes[45]
+	mi := &file_ocs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3191,7 @@ func (x *DisableReply) String() string {
 func (*DisableReply) ProtoMessage() {}
 
 func (x *DisableReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[45]
+	mi := &file_ocs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3204,7 @@ func (x *DisableReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReply.ProtoReflect.Descriptor instead.
 func (*DisableReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{45}
+	return file_ocs_proto_rawDescGZIP(), []int{44}
 }
 
 type BeginJobRequest struct {
@@ -3299,7 +3220,7 @@ type BeginJobRequest struct {
 
 func (x *BeginJobRequest) Reset() {
 	*x = BeginJobRequest{}
-	mi := &file_ocs_proto_msgTypes[46]
+	mi := &file_ocs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3232,7 @@ func (x *BeginJobRequest) String() string {
 func (*BeginJobRequest) ProtoMessage() {}
 
 func (x *BeginJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[46]
+	mi := &file_ocs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3245,7 @@ func (x *BeginJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginJobRequest.ProtoReflect.Descriptor instead.
 func (*BeginJobRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{46}
+	return file_ocs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BeginJobRequest) GetJob() *Job {
@@ -3358,7 +3279,7 @@ type RankMap struct {
 
 func (x *RankMap) Reset() {
 	*x = RankMap{}
-	mi := &file_ocs_proto_msgTypes[47]
+	mi := &file_ocs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3291,7 @@ func (x *RankMap) String() string {
 func (*RankMap) ProtoMessage() {}
 
 func (x *RankMap) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[47]
+	mi := &file_ocs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3304,7 @@ func (x *RankMap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankMap.ProtoReflect.Descriptor instead.
 func (*RankMap) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{47}
+	return file_ocs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RankMap) GetTo() []int32 {
@@ -3401,7 +3322,7 @@ type BeginJobReply struct {
 
 func (x *BeginJobReply) Reset() {
 	*x = BeginJobReply{}
-	mi := &file_ocs_proto_msgTypes[48]
+	mi := &file_ocs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3334,7 @@ func (x *BeginJobReply) String() string {
 func (*BeginJobReply) ProtoMessage() {}
 
 func (x *BeginJobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[48]
+	mi := &file_ocs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3347,7 @@ func (x *BeginJobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginJobReply.ProtoReflect.Descriptor instead.
 func (*BeginJobReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{48}
+	return file_ocs_proto_rawDescGZIP(), []int{47}
 }
 
 type EndJobRequest struct {
@@ -3439,7 +3360,7 @@ type EndJobRequest struct {
 
 func (x *EndJobRequest) Reset() {
 	*x = EndJobRequest{}
-	mi := &file_ocs_proto_msgTypes[49]
+	mi := &file_ocs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3372,7 @@ func (x *EndJobRequest) String() string {
 func (*EndJobRequest) ProtoMessage() {}
 
 func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[49]
+	mi := &file_ocs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3385,7 @@ func (x *EndJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJobRequest.ProtoReflect.Descriptor instead.
 func (*EndJobRequest) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{49}
+	return file_ocs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *EndJobRequest) GetId() string {
@@ -3489,7 +3410,7 @@ type EndJobReply struct {
 
 func (x *EndJobReply) Reset() {
 	*x = EndJobReply{}
-	mi := &file_ocs_proto_msgTypes[50]
+	mi := &file_ocs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3422,7 @@ func (x *EndJobReply) String() string {
 func (*EndJobReply) ProtoMessage() {}
 
 func (x *EndJobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_ocs_proto_msgTypes[50]
+	mi := &file_ocs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3435,7 @@ func (x *EndJobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndJobReply.ProtoReflect.Descriptor instead.
 func (*EndJobReply) Descriptor() ([]byte, []int) {
-	return file_ocs_proto_rawDescGZIP(), []int{50}
+	return file_ocs_proto_rawDescGZIP(), []int{49}
 }
 
 var File_ocs_proto protoreflect.FileDescriptor
@@ -3541,7 +3462,7 @@ const file_ocs_proto_rawDesc = "" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12+\n" +
 	"\x04held\x18\x04 \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x04held\x12\x18\n" +
 	"\asession\x18\x05 \x01(\fR\asession\x12\x14\n" +
-	"\x05known\x18\x06 \x03(\rR\x05known\"\x94\x03\n" +
+	"\x05known\x18\x06 \x03(\rR\x05known\"\xeb\x02\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -3555,27 +3476,21 @@ const file_ocs_proto_rawDesc = "" +
 	"\aresumed\x18\t \x01(\bR\aresumed\x12+\n" +
 	"\x04held\x18\n" +
 	" \x03(\v2\x17.lightpath.ocs.v1.LeaseR\x04held\x12/\n" +
-	"\x05state\x18\v \x03(\v2\x19.lightpath.ocs.v1.ChangedR\x05state\x12-\n" +
-	"\x04past\x18\f \x03(\v2\x19.lightpath.ocs.v1.PastMapR\x04past\"M\n" +
-	"\aPastMap\x12\x14\n" +
-	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x06R\x06digest\"\xa6\x01\n" +
+	"\x05state\x18\v \x03(\v2\x19.lightpath.ocs.v1.ChangedR\x05stateJ\x04\b\f\x10\r\"\xa6\x01\n" +
 	"\tPlaneInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
 	"\x16bandwidth_bits_per_sec\x18\x02 \x01(\x01R\x13bandwidthBitsPerSec\x12\x1f\n" +
 	"\vreconfig_ns\x18\x03 \x01(\x03R\n" +
 	"reconfigNs\x12/\n" +
-	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\xe6\x01\n" +
+	"\x14reconfig_per_port_ns\x18\x04 \x01(\x03R\x11reconfigPerPortNs\"\xd4\x01\n" +
 	"\x05Lease\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\x04R\x06holder\x12\x12\n" +
 	"\x04mask\x18\x02 \x01(\x04R\x04mask\x12&\n" +
 	"\x0fsince_unix_nano\x18\x03 \x01(\x03R\rsinceUnixNano\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\rR\x04port\x12\x10\n" +
 	"\x03job\x18\x05 \x01(\tR\x03job\x12\x14\n" +
-	"\x05ports\x18\x06 \x03(\rR\x05ports\x12\x16\n" +
-	"\x06shared\x18\a \x01(\bR\x06shared\x125\n" +
-	"\bcircuits\x18\b \x03(\v2\x19.lightpath.ocs.v1.RankMapR\bcircuits\"b\n" +
+	"\x05ports\x18\x06 \x03(\rR\x05ports\x125\n" +
+	"\bcircuits\x18\b \x03(\v2\x19.lightpath.ocs.v1.RankMapR\bcircuitsJ\x04\b\a\x10\b\"b\n" +
 	"\x04Post\x12\x14\n" +
 	"\x05plane\x18\x01 \x01(\rR\x05plane\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x16\n" +
@@ -3827,133 +3742,131 @@ func file_ocs_proto_rawDescGZIP() []byte {
 }
 
 var file_ocs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_ocs_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_ocs_proto_goTypes = []any{
 	(FaultCode)(0),             // 0: lightpath.ocs.v1.FaultCode
 	(*Up)(nil),                 // 1: lightpath.ocs.v1.Up
 	(*Down)(nil),               // 2: lightpath.ocs.v1.Down
 	(*Hello)(nil),              // 3: lightpath.ocs.v1.Hello
 	(*Welcome)(nil),            // 4: lightpath.ocs.v1.Welcome
-	(*PastMap)(nil),            // 5: lightpath.ocs.v1.PastMap
-	(*PlaneInfo)(nil),          // 6: lightpath.ocs.v1.PlaneInfo
-	(*Lease)(nil),              // 7: lightpath.ocs.v1.Lease
-	(*Post)(nil),               // 8: lightpath.ocs.v1.Post
-	(*Acquire)(nil),            // 9: lightpath.ocs.v1.Acquire
-	(*Release)(nil),            // 10: lightpath.ocs.v1.Release
-	(*Goodbye)(nil),            // 11: lightpath.ocs.v1.Goodbye
-	(*Changed)(nil),            // 12: lightpath.ocs.v1.Changed
-	(*Refused)(nil),            // 13: lightpath.ocs.v1.Refused
-	(*Granted)(nil),            // 14: lightpath.ocs.v1.Granted
-	(*Wanted)(nil),             // 15: lightpath.ocs.v1.Wanted
-	(*Fault)(nil),              // 16: lightpath.ocs.v1.Fault
-	(*WaitingRequest)(nil),     // 17: lightpath.ocs.v1.WaitingRequest
-	(*WaitingReply)(nil),       // 18: lightpath.ocs.v1.WaitingReply
-	(*StatusRequest)(nil),      // 19: lightpath.ocs.v1.StatusRequest
-	(*Snapshot)(nil),           // 20: lightpath.ocs.v1.Snapshot
-	(*PlaneSnapshot)(nil),      // 21: lightpath.ocs.v1.PlaneSnapshot
-	(*PortOut)(nil),            // 22: lightpath.ocs.v1.PortOut
-	(*Job)(nil),                // 23: lightpath.ocs.v1.Job
-	(*PortSnapshot)(nil),       // 24: lightpath.ocs.v1.PortSnapshot
-	(*HistoryRequest)(nil),     // 25: lightpath.ocs.v1.HistoryRequest
-	(*WatchRequest)(nil),       // 26: lightpath.ocs.v1.WatchRequest
-	(*Event)(nil),              // 27: lightpath.ocs.v1.Event
-	(*Moved)(nil),              // 28: lightpath.ocs.v1.Moved
-	(*Baseline)(nil),           // 29: lightpath.ocs.v1.Baseline
-	(*Trial)(nil),              // 30: lightpath.ocs.v1.Trial
-	(*PortsRequest)(nil),       // 31: lightpath.ocs.v1.PortsRequest
-	(*PortsReply)(nil),         // 32: lightpath.ocs.v1.PortsReply
-	(*PortState)(nil),          // 33: lightpath.ocs.v1.PortState
-	(*SetBaselineRequest)(nil), // 34: lightpath.ocs.v1.SetBaselineRequest
-	(*SetBaselineReply)(nil),   // 35: lightpath.ocs.v1.SetBaselineReply
-	(*RemapRequest)(nil),       // 36: lightpath.ocs.v1.RemapRequest
-	(*RemapReply)(nil),         // 37: lightpath.ocs.v1.RemapReply
-	(*SetRequest)(nil),         // 38: lightpath.ocs.v1.SetRequest
-	(*PlaneMap)(nil),           // 39: lightpath.ocs.v1.PlaneMap
-	(*ConfirmRequest)(nil),     // 40: lightpath.ocs.v1.ConfirmRequest
-	(*ConfirmReply)(nil),       // 41: lightpath.ocs.v1.ConfirmReply
-	(*SetReply)(nil),           // 42: lightpath.ocs.v1.SetReply
-	(*EnableRequest)(nil),      // 43: lightpath.ocs.v1.EnableRequest
-	(*EnableReply)(nil),        // 44: lightpath.ocs.v1.EnableReply
-	(*DisableRequest)(nil),     // 45: lightpath.ocs.v1.DisableRequest
-	(*DisableReply)(nil),       // 46: lightpath.ocs.v1.DisableReply
-	(*BeginJobRequest)(nil),    // 47: lightpath.ocs.v1.BeginJobRequest
-	(*RankMap)(nil),            // 48: lightpath.ocs.v1.RankMap
-	(*BeginJobReply)(nil),      // 49: lightpath.ocs.v1.BeginJobReply
-	(*EndJobRequest)(nil),      // 50: lightpath.ocs.v1.EndJobRequest
-	(*EndJobReply)(nil),        // 51: lightpath.ocs.v1.EndJobReply
-	nil,                        // 52: lightpath.ocs.v1.Event.BaselinesEntry
+	(*PlaneInfo)(nil),          // 5: lightpath.ocs.v1.PlaneInfo
+	(*Lease)(nil),              // 6: lightpath.ocs.v1.Lease
+	(*Post)(nil),               // 7: lightpath.ocs.v1.Post
+	(*Acquire)(nil),            // 8: lightpath.ocs.v1.Acquire
+	(*Release)(nil),            // 9: lightpath.ocs.v1.Release
+	(*Goodbye)(nil),            // 10: lightpath.ocs.v1.Goodbye
+	(*Changed)(nil),            // 11: lightpath.ocs.v1.Changed
+	(*Refused)(nil),            // 12: lightpath.ocs.v1.Refused
+	(*Granted)(nil),            // 13: lightpath.ocs.v1.Granted
+	(*Wanted)(nil),             // 14: lightpath.ocs.v1.Wanted
+	(*Fault)(nil),              // 15: lightpath.ocs.v1.Fault
+	(*WaitingRequest)(nil),     // 16: lightpath.ocs.v1.WaitingRequest
+	(*WaitingReply)(nil),       // 17: lightpath.ocs.v1.WaitingReply
+	(*StatusRequest)(nil),      // 18: lightpath.ocs.v1.StatusRequest
+	(*Snapshot)(nil),           // 19: lightpath.ocs.v1.Snapshot
+	(*PlaneSnapshot)(nil),      // 20: lightpath.ocs.v1.PlaneSnapshot
+	(*PortOut)(nil),            // 21: lightpath.ocs.v1.PortOut
+	(*Job)(nil),                // 22: lightpath.ocs.v1.Job
+	(*PortSnapshot)(nil),       // 23: lightpath.ocs.v1.PortSnapshot
+	(*HistoryRequest)(nil),     // 24: lightpath.ocs.v1.HistoryRequest
+	(*WatchRequest)(nil),       // 25: lightpath.ocs.v1.WatchRequest
+	(*Event)(nil),              // 26: lightpath.ocs.v1.Event
+	(*Moved)(nil),              // 27: lightpath.ocs.v1.Moved
+	(*Baseline)(nil),           // 28: lightpath.ocs.v1.Baseline
+	(*Trial)(nil),              // 29: lightpath.ocs.v1.Trial
+	(*PortsRequest)(nil),       // 30: lightpath.ocs.v1.PortsRequest
+	(*PortsReply)(nil),         // 31: lightpath.ocs.v1.PortsReply
+	(*PortState)(nil),          // 32: lightpath.ocs.v1.PortState
+	(*SetBaselineRequest)(nil), // 33: lightpath.ocs.v1.SetBaselineRequest
+	(*SetBaselineReply)(nil),   // 34: lightpath.ocs.v1.SetBaselineReply
+	(*RemapRequest)(nil),       // 35: lightpath.ocs.v1.RemapRequest
+	(*RemapReply)(nil),         // 36: lightpath.ocs.v1.RemapReply
+	(*SetRequest)(nil),         // 37: lightpath.ocs.v1.SetRequest
+	(*PlaneMap)(nil),           // 38: lightpath.ocs.v1.PlaneMap
+	(*ConfirmRequest)(nil),     // 39: lightpath.ocs.v1.ConfirmRequest
+	(*ConfirmReply)(nil),       // 40: lightpath.ocs.v1.ConfirmReply
+	(*SetReply)(nil),           // 41: lightpath.ocs.v1.SetReply
+	(*EnableRequest)(nil),      // 42: lightpath.ocs.v1.EnableRequest
+	(*EnableReply)(nil),        // 43: lightpath.ocs.v1.EnableReply
+	(*DisableRequest)(nil),     // 44: lightpath.ocs.v1.DisableRequest
+	(*DisableReply)(nil),       // 45: lightpath.ocs.v1.DisableReply
+	(*BeginJobRequest)(nil),    // 46: lightpath.ocs.v1.BeginJobRequest
+	(*RankMap)(nil),            // 47: lightpath.ocs.v1.RankMap
+	(*BeginJobReply)(nil),      // 48: lightpath.ocs.v1.BeginJobReply
+	(*EndJobRequest)(nil),      // 49: lightpath.ocs.v1.EndJobRequest
+	(*EndJobReply)(nil),        // 50: lightpath.ocs.v1.EndJobReply
+	nil,                        // 51: lightpath.ocs.v1.Event.BaselinesEntry
 }
 var file_ocs_proto_depIdxs = []int32{
 	3,  // 0: lightpath.ocs.v1.Up.hello:type_name -> lightpath.ocs.v1.Hello
-	8,  // 1: lightpath.ocs.v1.Up.post:type_name -> lightpath.ocs.v1.Post
-	9,  // 2: lightpath.ocs.v1.Up.acquire:type_name -> lightpath.ocs.v1.Acquire
-	10, // 3: lightpath.ocs.v1.Up.release:type_name -> lightpath.ocs.v1.Release
-	11, // 4: lightpath.ocs.v1.Up.goodbye:type_name -> lightpath.ocs.v1.Goodbye
+	7,  // 1: lightpath.ocs.v1.Up.post:type_name -> lightpath.ocs.v1.Post
+	8,  // 2: lightpath.ocs.v1.Up.acquire:type_name -> lightpath.ocs.v1.Acquire
+	9,  // 3: lightpath.ocs.v1.Up.release:type_name -> lightpath.ocs.v1.Release
+	10, // 4: lightpath.ocs.v1.Up.goodbye:type_name -> lightpath.ocs.v1.Goodbye
 	4,  // 5: lightpath.ocs.v1.Down.welcome:type_name -> lightpath.ocs.v1.Welcome
-	12, // 6: lightpath.ocs.v1.Down.changed:type_name -> lightpath.ocs.v1.Changed
-	13, // 7: lightpath.ocs.v1.Down.refused:type_name -> lightpath.ocs.v1.Refused
-	14, // 8: lightpath.ocs.v1.Down.granted:type_name -> lightpath.ocs.v1.Granted
-	15, // 9: lightpath.ocs.v1.Down.wanted:type_name -> lightpath.ocs.v1.Wanted
-	7,  // 10: lightpath.ocs.v1.Hello.held:type_name -> lightpath.ocs.v1.Lease
-	6,  // 11: lightpath.ocs.v1.Welcome.planes:type_name -> lightpath.ocs.v1.PlaneInfo
-	7,  // 12: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
-	12, // 13: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
-	5,  // 14: lightpath.ocs.v1.Welcome.past:type_name -> lightpath.ocs.v1.PastMap
-	48, // 15: lightpath.ocs.v1.Lease.circuits:type_name -> lightpath.ocs.v1.RankMap
-	7,  // 16: lightpath.ocs.v1.Acquire.lease:type_name -> lightpath.ocs.v1.Lease
-	16, // 17: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
-	16, // 18: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
-	16, // 19: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
-	0,  // 20: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
-	21, // 21: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
-	24, // 22: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
-	7,  // 23: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
-	23, // 24: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
-	7,  // 25: lightpath.ocs.v1.PlaneSnapshot.holders:type_name -> lightpath.ocs.v1.Lease
-	30, // 26: lightpath.ocs.v1.PlaneSnapshot.trial:type_name -> lightpath.ocs.v1.Trial
-	22, // 27: lightpath.ocs.v1.PlaneSnapshot.out:type_name -> lightpath.ocs.v1.PortOut
-	23, // 28: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
-	28, // 29: lightpath.ocs.v1.Event.moved:type_name -> lightpath.ocs.v1.Moved
-	30, // 30: lightpath.ocs.v1.Event.trial:type_name -> lightpath.ocs.v1.Trial
-	52, // 31: lightpath.ocs.v1.Event.baselines:type_name -> lightpath.ocs.v1.Event.BaselinesEntry
-	33, // 32: lightpath.ocs.v1.PortsReply.ports:type_name -> lightpath.ocs.v1.PortState
-	39, // 33: lightpath.ocs.v1.SetRequest.planes:type_name -> lightpath.ocs.v1.PlaneMap
-	23, // 34: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
-	48, // 35: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.RankMap
-	29, // 36: lightpath.ocs.v1.Event.BaselinesEntry.value:type_name -> lightpath.ocs.v1.Baseline
-	1,  // 37: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
-	17, // 38: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
-	19, // 39: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
-	25, // 40: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
-	26, // 41: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
-	31, // 42: lightpath.ocs.v1.Operators.Ports:input_type -> lightpath.ocs.v1.PortsRequest
-	34, // 43: lightpath.ocs.v1.Operators.SetBaseline:input_type -> lightpath.ocs.v1.SetBaselineRequest
-	36, // 44: lightpath.ocs.v1.Operators.Remap:input_type -> lightpath.ocs.v1.RemapRequest
-	38, // 45: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
-	40, // 46: lightpath.ocs.v1.Operators.Confirm:input_type -> lightpath.ocs.v1.ConfirmRequest
-	43, // 47: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
-	45, // 48: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
-	47, // 49: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
-	50, // 50: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
-	2,  // 51: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
-	18, // 52: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
-	20, // 53: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
-	27, // 54: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
-	27, // 55: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
-	32, // 56: lightpath.ocs.v1.Operators.Ports:output_type -> lightpath.ocs.v1.PortsReply
-	35, // 57: lightpath.ocs.v1.Operators.SetBaseline:output_type -> lightpath.ocs.v1.SetBaselineReply
-	37, // 58: lightpath.ocs.v1.Operators.Remap:output_type -> lightpath.ocs.v1.RemapReply
-	42, // 59: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
-	41, // 60: lightpath.ocs.v1.Operators.Confirm:output_type -> lightpath.ocs.v1.ConfirmReply
-	44, // 61: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
-	46, // 62: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
-	49, // 63: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
-	51, // 64: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
-	51, // [51:65] is the sub-list for method output_type
-	37, // [37:51] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	11, // 6: lightpath.ocs.v1.Down.changed:type_name -> lightpath.ocs.v1.Changed
+	12, // 7: lightpath.ocs.v1.Down.refused:type_name -> lightpath.ocs.v1.Refused
+	13, // 8: lightpath.ocs.v1.Down.granted:type_name -> lightpath.ocs.v1.Granted
+	14, // 9: lightpath.ocs.v1.Down.wanted:type_name -> lightpath.ocs.v1.Wanted
+	6,  // 10: lightpath.ocs.v1.Hello.held:type_name -> lightpath.ocs.v1.Lease
+	5,  // 11: lightpath.ocs.v1.Welcome.planes:type_name -> lightpath.ocs.v1.PlaneInfo
+	6,  // 12: lightpath.ocs.v1.Welcome.held:type_name -> lightpath.ocs.v1.Lease
+	11, // 13: lightpath.ocs.v1.Welcome.state:type_name -> lightpath.ocs.v1.Changed
+	47, // 14: lightpath.ocs.v1.Lease.circuits:type_name -> lightpath.ocs.v1.RankMap
+	6,  // 15: lightpath.ocs.v1.Acquire.lease:type_name -> lightpath.ocs.v1.Lease
+	15, // 16: lightpath.ocs.v1.Changed.fault:type_name -> lightpath.ocs.v1.Fault
+	15, // 17: lightpath.ocs.v1.Refused.fault:type_name -> lightpath.ocs.v1.Fault
+	15, // 18: lightpath.ocs.v1.Granted.fault:type_name -> lightpath.ocs.v1.Fault
+	0,  // 19: lightpath.ocs.v1.Fault.codes:type_name -> lightpath.ocs.v1.FaultCode
+	20, // 20: lightpath.ocs.v1.Snapshot.planes:type_name -> lightpath.ocs.v1.PlaneSnapshot
+	23, // 21: lightpath.ocs.v1.Snapshot.ports:type_name -> lightpath.ocs.v1.PortSnapshot
+	6,  // 22: lightpath.ocs.v1.Snapshot.queue:type_name -> lightpath.ocs.v1.Lease
+	22, // 23: lightpath.ocs.v1.Snapshot.jobs:type_name -> lightpath.ocs.v1.Job
+	6,  // 24: lightpath.ocs.v1.PlaneSnapshot.holders:type_name -> lightpath.ocs.v1.Lease
+	29, // 25: lightpath.ocs.v1.PlaneSnapshot.trial:type_name -> lightpath.ocs.v1.Trial
+	21, // 26: lightpath.ocs.v1.PlaneSnapshot.out:type_name -> lightpath.ocs.v1.PortOut
+	22, // 27: lightpath.ocs.v1.Event.job:type_name -> lightpath.ocs.v1.Job
+	27, // 28: lightpath.ocs.v1.Event.moved:type_name -> lightpath.ocs.v1.Moved
+	29, // 29: lightpath.ocs.v1.Event.trial:type_name -> lightpath.ocs.v1.Trial
+	51, // 30: lightpath.ocs.v1.Event.baselines:type_name -> lightpath.ocs.v1.Event.BaselinesEntry
+	32, // 31: lightpath.ocs.v1.PortsReply.ports:type_name -> lightpath.ocs.v1.PortState
+	38, // 32: lightpath.ocs.v1.SetRequest.planes:type_name -> lightpath.ocs.v1.PlaneMap
+	22, // 33: lightpath.ocs.v1.BeginJobRequest.job:type_name -> lightpath.ocs.v1.Job
+	47, // 34: lightpath.ocs.v1.BeginJobRequest.maps:type_name -> lightpath.ocs.v1.RankMap
+	28, // 35: lightpath.ocs.v1.Event.BaselinesEntry.value:type_name -> lightpath.ocs.v1.Baseline
+	1,  // 36: lightpath.ocs.v1.Ranks.Attach:input_type -> lightpath.ocs.v1.Up
+	16, // 37: lightpath.ocs.v1.Ranks.Waiting:input_type -> lightpath.ocs.v1.WaitingRequest
+	18, // 38: lightpath.ocs.v1.Operators.Status:input_type -> lightpath.ocs.v1.StatusRequest
+	24, // 39: lightpath.ocs.v1.Operators.History:input_type -> lightpath.ocs.v1.HistoryRequest
+	25, // 40: lightpath.ocs.v1.Operators.Watch:input_type -> lightpath.ocs.v1.WatchRequest
+	30, // 41: lightpath.ocs.v1.Operators.Ports:input_type -> lightpath.ocs.v1.PortsRequest
+	33, // 42: lightpath.ocs.v1.Operators.SetBaseline:input_type -> lightpath.ocs.v1.SetBaselineRequest
+	35, // 43: lightpath.ocs.v1.Operators.Remap:input_type -> lightpath.ocs.v1.RemapRequest
+	37, // 44: lightpath.ocs.v1.Operators.Set:input_type -> lightpath.ocs.v1.SetRequest
+	39, // 45: lightpath.ocs.v1.Operators.Confirm:input_type -> lightpath.ocs.v1.ConfirmRequest
+	42, // 46: lightpath.ocs.v1.Operators.Enable:input_type -> lightpath.ocs.v1.EnableRequest
+	44, // 47: lightpath.ocs.v1.Operators.Disable:input_type -> lightpath.ocs.v1.DisableRequest
+	46, // 48: lightpath.ocs.v1.Operators.BeginJob:input_type -> lightpath.ocs.v1.BeginJobRequest
+	49, // 49: lightpath.ocs.v1.Operators.EndJob:input_type -> lightpath.ocs.v1.EndJobRequest
+	2,  // 50: lightpath.ocs.v1.Ranks.Attach:output_type -> lightpath.ocs.v1.Down
+	17, // 51: lightpath.ocs.v1.Ranks.Waiting:output_type -> lightpath.ocs.v1.WaitingReply
+	19, // 52: lightpath.ocs.v1.Operators.Status:output_type -> lightpath.ocs.v1.Snapshot
+	26, // 53: lightpath.ocs.v1.Operators.History:output_type -> lightpath.ocs.v1.Event
+	26, // 54: lightpath.ocs.v1.Operators.Watch:output_type -> lightpath.ocs.v1.Event
+	31, // 55: lightpath.ocs.v1.Operators.Ports:output_type -> lightpath.ocs.v1.PortsReply
+	34, // 56: lightpath.ocs.v1.Operators.SetBaseline:output_type -> lightpath.ocs.v1.SetBaselineReply
+	36, // 57: lightpath.ocs.v1.Operators.Remap:output_type -> lightpath.ocs.v1.RemapReply
+	41, // 58: lightpath.ocs.v1.Operators.Set:output_type -> lightpath.ocs.v1.SetReply
+	40, // 59: lightpath.ocs.v1.Operators.Confirm:output_type -> lightpath.ocs.v1.ConfirmReply
+	43, // 60: lightpath.ocs.v1.Operators.Enable:output_type -> lightpath.ocs.v1.EnableReply
+	45, // 61: lightpath.ocs.v1.Operators.Disable:output_type -> lightpath.ocs.v1.DisableReply
+	48, // 62: lightpath.ocs.v1.Operators.BeginJob:output_type -> lightpath.ocs.v1.BeginJobReply
+	50, // 63: lightpath.ocs.v1.Operators.EndJob:output_type -> lightpath.ocs.v1.EndJobReply
+	50, // [50:64] is the sub-list for method output_type
+	36, // [36:50] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_ocs_proto_init() }
@@ -3968,15 +3881,15 @@ func file_ocs_proto_init() {
 		(*Up_Release)(nil),
 		(*Up_Goodbye)(nil),
 	}
-	file_ocs_proto_msgTypes[24].OneofWrappers = []any{}
-	file_ocs_proto_msgTypes[32].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[23].OneofWrappers = []any{}
+	file_ocs_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ocs_proto_rawDesc), len(file_ocs_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   52,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

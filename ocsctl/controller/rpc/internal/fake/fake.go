@@ -45,7 +45,6 @@ type Detachment struct {
 type plane struct {
 	epoch  uint32
 	maps   circuit.Permutation
-	past   []controller.PastMap
 	fault  error
 	down   string
 	holder *controller.LeaseSnapshot
@@ -86,14 +85,6 @@ func New(name string, token uint64, ports, planes int) *Controller {
 func (p *plane) moved(m circuit.Permutation) {
 	p.maps = m
 	p.epoch++
-	p.past = append(p.past, controller.PastMap{Epoch: p.epoch, Digest: m.Digest()})
-}
-
-// Forget makes the controller forget the maps of past epochs.
-func (c *Controller) Forget(j int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.planes[j].past = nil
 }
 
 // TakeOver returns the next controller: it has the planes as they are now, and gives claims back.
@@ -103,9 +94,7 @@ func (c *Controller) TakeOver(name string) *Controller {
 	next := New(name, c.token+1, c.ports, len(c.planes))
 	next.expect = max(len(c.attached), c.expect)
 	for j := range c.planes {
-		was, is := &c.planes[j], &next.planes[j]
-		// Both controllers append to their past: a rank may still post to the predecessor.
-		is.epoch, is.maps, is.past = was.epoch, was.maps, slices.Clone(was.past)
+		next.planes[j].epoch, next.planes[j].maps = c.planes[j].epoch, c.planes[j].maps
 	}
 	return next
 }
@@ -155,10 +144,15 @@ func (c *Controller) Attached(port int) bool {
 }
 
 func (c *Controller) publish(j int) {
-	p := &c.planes[j]
 	for _, a := range c.attached {
-		a.sink.Changed(j, p.epoch, p.maps, p.fault)
+		c.tell(a.sink, j)
 	}
+}
+
+// tell passes a plane's state to a sink. All ports are at one epoch.
+func (c *Controller) tell(s controller.Sink, j int) {
+	p := &c.planes[j]
+	s.Changed(j, slices.Repeat([]uint32{p.epoch}, c.ports), p.maps, p.fault)
 }
 
 func (c *Controller) event(e controller.Event) {
@@ -182,7 +176,7 @@ func (c *Controller) Attach(s controller.Sink, o controller.AttachOptions) (cont
 	a := &attachment{c: c, sink: s, o: o, at: time.Now()}
 	c.attached[o.Port] = a
 	for j := range c.planes {
-		s.Changed(j, c.planes[j].epoch, c.planes[j].maps, c.planes[j].fault)
+		c.tell(s, j)
 	}
 	for _, l := range o.Held {
 		if c.expect == 0 {
@@ -214,9 +208,10 @@ func (a *attachment) Post(j int, epoch uint32, holder uint64, target circuit.Per
 	}
 	for port, other := range p.posts {
 		if other.epoch == epoch && !other.target.Equal(target) {
-			p.fault = fmt.Errorf("plane %d epoch %d: ports %d and %d posted different maps: %w", j, epoch, port,
-				a.o.Port, ocsctl.ErrConflict)
-			c.publish(j)
+			for _, told := range c.attached {
+				told.sink.Refused(j, holder, fmt.Errorf("port %d plane %d epoch %d: ports %d and %d posted different maps: %w",
+					told.o.Port, j, epoch, port, a.o.Port, ocsctl.ErrConflict))
+			}
 			return nil
 		}
 	}
@@ -351,7 +346,7 @@ func (c *Controller) Snapshot() (controller.Snapshot, error) {
 	for j := range c.planes {
 		p := &c.planes[j]
 		ps := controller.PlaneSnapshot{Name: fmt.Sprintf("p%d", j), State: controller.Resident, Epoch: p.epoch,
-			Map: p.maps, Past: p.past}
+			Map: p.maps}
 		if p.holder != nil {
 			ps.Holders = []controller.LeaseSnapshot{*p.holder}
 		}
