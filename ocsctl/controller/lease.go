@@ -10,8 +10,8 @@ import (
 )
 
 // lease grants the use of planes. Leases of disjoint ports hold a plane together, and each moves its own circuits. A
-// request gets all its planes at once, so no holder waits for more planes. Requests of which no two can hold a plane
-// together are granted in their order, so every request is granted in the end.
+// request gets all its planes at once, so no holder waits for more planes. Requests for a port are granted in their
+// order, so every request is granted in the end.
 type lease struct {
 	held   [MaxPlanes][]leaseHolder // by plane
 	queue  []leaseRequest
@@ -259,7 +259,7 @@ func (m *machine) refuseOthers(planes uint64) {
 					continue
 				}
 				if err := m.mayMove(pl, port, k.holder, r.target); err != nil {
-					r.posted[port] = false
+					r.posted[port], r.from = false, 0
 					if a := m.ports[port]; a != nil {
 						m.refuse(pl, a, k.holder, err)
 					}
