@@ -51,7 +51,7 @@ func TestEveryTypeAndOperatorOnEveryPath(t *testing.T) {
 				out.Down.Store(path.down)
 			}
 			step := datatype.Type(1)
-			if path.count > 10_000 && os.Getenv("LIGHTPATH_TEST_LONG") == "" {
+			if (path.count > 10_000 || testing.Short()) && os.Getenv("LIGHTPATH_TEST_LONG") == "" {
 				step = 4 // the oracle is slow: types of every width, others for other ranks
 			}
 			for typ := datatype.Type(path.ranks) % step; typ < datatype.NumTypes; typ += step {

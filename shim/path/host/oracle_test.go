@@ -49,6 +49,9 @@ func TestEveryTypeAndOperator(t *testing.T) {
 	w := shimtest.NewWorld(t, 3)
 	for _, kind := range []calls.Kind{calls.AllReduce, calls.Reduce} {
 		for typ := range datatype.NumTypes {
+			if testing.Short() && typ%4 != 2 { // int32, float16 and an 8-bit float are left
+				continue
+			}
 			for op := range datatype.NumOps {
 				k := shimtest.Collective{Kind: kind, Type: typ, Op: op, Root: 1, Count: 40009, InPlace: op%2 == 1}
 				assert.NoError(t, k.Run(w, rng))
