@@ -16,8 +16,8 @@ TEST_PACKAGES ?= 4
 GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
-# Everything is compiled with the same flags, so the compiler does it once. Packages and libraries need -trimpath.
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+# Packages and libraries need -trimpath. All targets have it, so that the compiler works once for them.
+export override GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 .DEFAULT_GOAL := all
 .PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-slurm test-torch test-torch-pypi test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-model gpu-kit figures reference road clean help
