@@ -77,6 +77,22 @@ const giveUpTime = 500 * time.Millisecond
 // VetoTime bounds the attempt to tell the first place, which may know already.
 const VetoTime = 3 * time.Second
 
+// Leave tells the ranks of a meeting that the rank of h does not come. It ends with ctx at the latest, and after about
+// the time within. A place with patience has no root yet if rank 0 leaves, which then serves it meanwhile.
+func Leave(ctx context.Context, places []Place, h *Hello, within time.Duration) {
+	var all <-chan struct{} // have their answers
+	if p := &places[0]; p.Patience && h.Rank == 0 {
+		_, all, _ = serveAt(p.Addr, p.Secret, within, within) // an error: there is a root
+	}
+	_, _, _ = Meet(ctx, places, h, within)
+	if all != nil {
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // Veto tells the first place, within a time, that another place has refused its ranks. So the ranks of other places do
 // not wait for them.
 func (p *Place) Veto(ctx context.Context, refusal *control.Message, within time.Duration) (told bool) {

@@ -107,15 +107,22 @@ func StartRoot(cfg *settings.Config, s control.Secret, addr netip.AddrPort) (net
 		}
 		addr = netip.AddrPortFrom(ip, 0)
 	}
+	addr, _, err := serveAt(addr, s, cfg.Timeout, idleRoot)
+	return addr, err
+}
+
+// serveAt is StartRoot at an address and with other times. ended is closed when the rendezvous has ended.
+func serveAt(addr netip.AddrPort, s control.Secret, timeout, idle time.Duration) (_ netip.AddrPort,
+	ended <-chan struct{}, err error) {
 	ln, err := net.Listen("tcp", addr.String())
 	if err != nil {
-		return addr, fmt.Errorf("shim: rendezvous: %w", err)
+		return addr, nil, fmt.Errorf("shim: rendezvous: %w", err)
 	}
-	r := newRoot(s, cfg.Timeout, idleRoot)
+	r := newRoot(s, timeout, idle)
 	r.ln = ln
 	go r.accept()
 	go r.serve()
-	return ln.Addr().(*net.TCPAddr).AddrPort(), nil
+	return ln.Addr().(*net.TCPAddr).AddrPort(), r.done, nil
 }
 
 func (r *root) accept() {

@@ -57,7 +57,7 @@ func (st *State) Withdraw(why error) {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		if places, err := st.Args.places(&h); err == nil {
-			_, _, _ = bootstrap.Meet(ctx, places, &h, within)
+			bootstrap.Leave(ctx, places, &h, within)
 		}
 	case o.How == ByShrink:
 		st.withdrawFromShrink(&h)
