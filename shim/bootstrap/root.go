@@ -85,6 +85,7 @@ type rootEvent struct {
 	block []Hello          // of a delegate
 	final *control.Message // the decision of all roots together, from this root's delegate
 	veto  string           // the reason why another place has refused its ranks
+	class uint64           // of a veto
 	try   int              // of a veto: the Try of the meeting, 0 for any
 	gone  bool
 }
@@ -178,7 +179,7 @@ func (e *rootEvent) read(m *control.Message) error {
 		e.hello = e.block[0]
 		return nil
 	case control.MsgRefuse:
-		e.veto, e.try = string(m.Body), int(m.Arg)
+		e.veto, e.class, e.try = string(m.Body), m.Seq, int(m.Arg)
 		return nil
 	}
 	return control.ErrMessage
@@ -237,7 +238,8 @@ func (r *root) serve() {
 		case <-timer.C:
 			for _, g := range []*gathering{g, blocks} {
 				if g.ranks > 0 {
-					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, g.late(), &r.trouble))
+					g.refuseAs(classTimeout, fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, g.late(),
+						&r.trouble))
 				}
 			}
 			return
@@ -266,13 +268,13 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		g.answered++
 		_ = e.conn.Close()
 		if e.final.Kind == control.MsgRefuse {
-			g.refusal = string(e.final.Body)
+			g.refusal, g.class = string(e.final.Body), e.final.Seq
 		}
 		g.tell(e.final)
 	case e.veto != "":
 		if e.try == 0 || e.try == g.try {
-			g.refuse(e.veto)
-			blocks.refuse(e.veto)
+			g.refuseAs(e.class, e.veto)
+			blocks.refuseAs(e.class, e.veto)
 		}
 		_ = e.conn.Close()
 	case e.block != nil:
@@ -287,7 +289,7 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		_ = control.Send(g.conns[g.block.first], &control.Message{Kind: control.MsgBlock, Body: body})
 	}
 	if g.refusal != "" {
-		blocks.refuse(g.refusal) // delegates that come later get it too
+		blocks.refuseAs(g.class, g.refusal) // delegates that come later get it too
 	}
 }
 
@@ -305,7 +307,7 @@ func (g *gathering) takeBlock(block []Hello, conn net.Conn) (complete bool) {
 		g.admit(&h)
 	}
 	if g.refusal != "" {
-		g.answer(conn, &control.Message{Kind: control.MsgRefuse, Body: []byte(g.refusal)})
+		g.answer(conn, g.refuses())
 		return false
 	}
 	g.conns[block[0].Rank] = conn
