@@ -20,7 +20,8 @@ func TestClassOfRefusal(t *testing.T) {
 	require.NoError(t, err)
 	gone := ln.Addr().(*net.TCPAddr).AddrPort()
 	require.NoError(t, ln.Close())
-	second, err := StartRoot(&settings.Config{Timeout: time.Minute}, control.Secret{2}, netip.MustParseAddrPort("127.0.0.1:0"))
+	cfg := &settings.Config{Timeout: time.Minute}
+	second, err := StartRoot(cfg, control.Secret{2}, netip.MustParseAddrPort("127.0.0.1:0"))
 	require.NoError(t, err)
 	places := []Place{{Addr: gone, Secret: control.Secret{1}}, {Addr: second, Secret: control.Secret{2}}}
 	errs := make(chan error, 2)

@@ -31,17 +31,17 @@ func TestRefusedSettings(t *testing.T) {
 		variable string
 		value    string
 	}{
-		"value":           {byIDs(2, 1), 1, "LIGHTPATH_PLANES", "many"},
-		"root":            {byIDs(2, 1), 0, "LIGHTPATH_PLANES", "many"},
-		"fabric":          {byIDs(3, 1), 1, "LIGHTPATH_FABRIC", "/nonexistent/fabric.yaml"},
-		"places":          {byIDs(3, 2), 0, "LIGHTPATH_PLANES", "many"}, // rank 0 is alone in its block
-		"socket":          {byIDs(2, 1), 1, "NCCL_SOCKET_IFNAME", "=nonexistent"},
-		"address":         {byAddress, 1, "LIGHTPATH_PLANES", "many"},
-		"address, root":   {byAddress, 0, "LIGHTPATH_PLANES", "many"},
-		"address, socket": {byAddress, 0, "NCCL_SOCKET_IFNAME", "=nonexistent"},
-		"split":           {func(t *testing.T) []shim.InitArgs { return split(t, 3) }, 1, "LIGHTPATH_PLANES", "many"},
-		"split, leader":   {func(t *testing.T) []shim.InitArgs { return split(t, 2) }, 0, "LIGHTPATH_PLANES", "many"},
-		"split, socket":   {func(t *testing.T) []shim.InitArgs { return split(t, 2) }, 1, "NCCL_SOCKET_IFNAME", "=nonexistent"},
+		"value":         {byIDs(2, 1), 1, "LIGHTPATH_PLANES", "many"},
+		"root":          {byIDs(2, 1), 0, "LIGHTPATH_PLANES", "many"},
+		"fabric":        {byIDs(3, 1), 1, "LIGHTPATH_FABRIC", "/nonexistent/fabric.yaml"},
+		"places":        {byIDs(3, 2), 0, "LIGHTPATH_PLANES", "many"}, // rank 0 is alone in its block
+		"socket":        {byIDs(2, 1), 1, "NCCL_SOCKET_IFNAME", "=nonexistent"},
+		"address":       {byAddress, 1, "LIGHTPATH_PLANES", "many"},
+		"address, root": {byAddress, 0, "LIGHTPATH_PLANES", "many"},
+		"address, NIC":  {byAddress, 0, "NCCL_SOCKET_IFNAME", "=nonexistent"},
+		"split":         {func(t *testing.T) []shim.InitArgs { return split(t, 3) }, 1, "LIGHTPATH_PLANES", "many"},
+		"split, leader": {func(t *testing.T) []shim.InitArgs { return split(t, 2) }, 0, "LIGHTPATH_PLANES", "many"},
+		"split, socket": {func(t *testing.T) []shim.InitArgs { return split(t, 2) }, 1, "NCCL_SOCKET_IFNAME", "=nonexistent"},
 		"grow": {func(t *testing.T) []shim.InitArgs {
 			return asked(shimtest.NewWorld(t, 2).Comms, membership.Origin{How: membership.ByGrow, Ranks: 3})
 		}, 1, "LIGHTPATH_PLANES", "many"},
