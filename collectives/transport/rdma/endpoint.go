@@ -51,8 +51,8 @@ type Endpoint struct {
 
 	closing chan struct{} // closed by Close
 
-	// mu is held by Close, by answerRequests, by watch and by every call of the driving goroutine, except Arm and the sleep in
-	// Wait.
+	// mu is held by Close, by answerRequests, by watch and by every call of the driving goroutine, except Arm and the
+	// sleep in Wait.
 	mu sync.Mutex
 
 	// For out-of-band counts; zero otherwise.
@@ -65,9 +65,8 @@ type Endpoint struct {
 	requestAt    time.Time
 }
 
-// Connect returns a rank's endpoint. It does not communicate, but no rank may send before all ranks have connected.
-// It starts goroutines, which Close ends. The endpoint takes ownership of the listener's queue
-// pairs, except on an error.
+// Connect returns a rank's endpoint. It does not communicate, but no rank may send before all ranks have connected. It
+// starts goroutines, which Close ends. The endpoint takes ownership of the listener's queue pairs, except on an error.
 func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if l.planes == nil {
 		return nil, fmt.Errorf("rdma: rank %d: listener is closed or connected: %w", l.o.Rank, transport.ErrClosed)
