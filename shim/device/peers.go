@@ -35,8 +35,8 @@ type Word struct {
 }
 
 // Peers is a driver whose devices reach each other's memory. Call its methods between Enter, or EnterContext, and
-// Leave, except Context and Identity, which use the calling thread's context, PrimaryContext and ContextID. Safe for concurrent
-// use. Errors wrap [ErrDriver].
+// Leave, except Context and Identity, which use the calling thread's context, PrimaryContext and ContextID. Safe for
+// concurrent use. Errors wrap [ErrDriver].
 type Peers interface {
 	Driver
 
