@@ -75,6 +75,8 @@ CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job)
 /* The first entry point that these need and the driver lacks; NULL if it has all. */
 const char *lpc_lacks(const struct lpc_library *c);
 
+/* The number of a context, which no other has. */
+CUresult lpc_context_id(const struct lpc_library *c, uintptr_t ctx, uint64_t *id);
 /* The current context. Kernels of an earlier context with the same handle are forgotten. */
 CUresult lpc_context(const struct lpc_library *c, uintptr_t *ctx);
 /* The primary context, retained and never released. */

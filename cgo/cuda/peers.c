@@ -22,6 +22,13 @@ CUresult lpc_primary_context(const struct lpc_library *c, int device, uintptr_t 
   return rc != CUDA_SUCCESS ? rc : note(c, *ctx);
 }
 
+CUresult lpc_context_id(const struct lpc_library *c, uintptr_t ctx, uint64_t *id) {
+  unsigned long long number = 0;
+  CUresult rc = c->CtxGetId((CUcontext)ctx, &number);
+  *id = number;
+  return rc;
+}
+
 CUresult lpc_uuid(const struct lpc_library *c, void *bytes16) {
   CUdevice device;
   CUresult rc = c->CtxGetDevice(&device);

@@ -53,6 +53,15 @@ func (Library) PrimaryContext(number int) (device.Context, error) {
 	return device.Context(ctx), err
 }
 
+// ContextID implements [device.Peers].
+func (Library) ContextID(ctx device.Context) (uint64, error) {
+	var id C.uint64_t
+	err := ask("cuCtxGetId", func(c *C.struct_lpc_library) C.CUresult {
+		return C.lpc_context_id(c, C.uintptr_t(ctx), &id)
+	})
+	return uint64(id), err
+}
+
 // complete returns an error if the driver lacks an entry point that peers need.
 func complete(c *C.struct_lpc_library) error {
 	if lacks := C.lpc_lacks(c); lacks != nil {

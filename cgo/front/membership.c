@@ -41,6 +41,7 @@ LP_API(ncclResult_t, ncclCommShrink,
   if (excludeRanksCount < 1 || excludeRanksList == NULL)
     return LP_REFUSE("ncclCommShrink: excludeRanksCount is %d, or excludeRanksList is NULL", excludeRanksCount);
   init.excluded = (uint32_t)excludeRanksCount;
+  if (shrinkFlags == NCCL_SHRINK_ABORT && comm != NULL) lp_other_stop(comm);
   return make_child("ncclCommShrink", comm, newcomm, config, &init);
 }
 

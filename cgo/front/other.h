@@ -74,6 +74,8 @@ ncclComm_t lp_other_comm(const char* function, ncclComm_t ours, ncclResult_t* wh
 ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone);
 /* Stops the work of its communicator. */
 ncclResult_t lp_other_revoke(ncclComm_t ours, int flags);
+/* The same for a communicator from which only others will be made. */
+void lp_other_stop(ncclComm_t ours);
 /* The asynchronous error of its communicator. */
 ncclResult_t lp_other_async_error(ncclComm_t ours);
 

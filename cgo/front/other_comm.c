@@ -203,6 +203,26 @@ ncclResult_t lp_other_revoke(ncclComm_t ours, int flags) {
   LP_FORWARD(ncclCommRevoke, other, flags);
 }
 
+/* A library without ncclCommRevoke stops work only by ending the communicator. */
+void lp_other_stop(ncclComm_t ours) {
+  ncclResult_t why = ncclSuccess;
+  __typeof__(ncclCommAbort)* abort_it;
+  struct comm_pair* p;
+  ncclComm_t other = lp_other() ? other_of(ours) : NULL;
+  if (other == NULL || lp_other_revoke(ours, NCCL_REVOKE_DEFAULT) == ncclSuccess) return;
+  abort_it = LP_OTHER(ncclCommAbort, &why);
+  if (abort_it == NULL) return;
+  pthread_mutex_lock(&mutex);
+  p = find(ours);
+  other = p != NULL ? p->other : NULL;
+  if (p != NULL) {
+    p->other = NULL;
+    snprintf(p->why, sizeof p->why, "ncclCommShrink has ended it");
+  }
+  pthread_mutex_unlock(&mutex);
+  if (other != NULL) (void)abort_it(other);
+}
+
 ncclResult_t lp_other_async_error(ncclComm_t ours) {
   ncclResult_t state = ncclSuccess, rc = ncclSuccess;
   __typeof__(ncclCommGetAsyncError)* ask;

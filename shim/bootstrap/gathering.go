@@ -2,10 +2,12 @@ package bootstrap
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 
 	"lightpath/shim/control"
+	"lightpath/shim/errdefs"
 	"lightpath/shim/status"
 )
 
@@ -19,6 +21,7 @@ type gathering struct {
 	table    []*Hello         // by rank
 	conns    map[int]net.Conn // by rank; ranks that wait for an answer
 	refusal  string
+	class    uint64 // of the refusal; see classes
 	answered int
 	expect   int          // the largest number of ranks that a hello names: so many wait for an answer
 	settled  func()       // called before the ranks get the table; may be nil
@@ -32,7 +35,7 @@ func Agreed(hellos []*Hello) (table []Hello, err error) {
 	g := &gathering{}
 	for _, h := range hellos {
 		if g.admit(h); g.refusal != "" {
-			return nil, refused(g.refusal)
+			return nil, refused(g.class, g.refusal)
 		}
 	}
 	for _, h := range g.table {
@@ -94,7 +97,7 @@ func (g *gathering) take(h *Hello, conn net.Conn) (complete bool) {
 		return false
 	case g.refusal != "":
 		g.mark(h)
-		g.answer(conn, &control.Message{Kind: control.MsgRefuse, Body: []byte(g.refusal)})
+		g.answer(conn, g.refuses())
 		return false
 	}
 	g.conns[h.Rank] = conn
@@ -140,7 +143,7 @@ func (g *gathering) admit(h *Hello) {
 	case first != nil && !g.block.has(h.Rank):
 		g.refuse(fmt.Sprintf("%s and %s have the ids in different orders", first.Where(), h.Where()))
 	case h.Leaves != "":
-		g.refuse(h.Left())
+		g.refuseAs(classRemote, h.Left())
 	case g.table[h.Rank] != nil:
 		g.refuse(fmt.Sprintf("%s and process %d on %s both claim to be rank %d", g.table[h.Rank].Where(),
 			h.PID, h.Name, h.Rank))
@@ -158,13 +161,40 @@ func (g *gathering) admit(h *Hello) {
 	}
 }
 
-// refuse answers all ranks that have come or will come with an error.
-func (g *gathering) refuse(why string) {
+// classes are what the error of a refusal is. Control messages carry their indexes as Seq.
+var classes = [...]error{errdefs.ErrInvalidUsage, errdefs.ErrTimeout, errdefs.ErrRemote}
+
+const (
+	classUsage = iota
+	classTimeout
+	classRemote
+)
+
+// Refusal returns the message of a refusal for the reason why, which an error has.
+func Refusal(why string, err error) *control.Message {
+	m := &control.Message{Kind: control.MsgRefuse, Body: []byte(why)}
+	for i, class := range classes {
+		if errors.Is(err, class) {
+			m.Seq = uint64(i)
+		}
+	}
+	return m
+}
+
+// refuse answers all ranks that have come or will come with an error: they do not fit together.
+func (g *gathering) refuse(why string) { g.refuseAs(classUsage, why) }
+
+func (g *gathering) refuseAs(class uint64, why string) {
 	if g.refusal != "" || g.answered > 0 {
 		return
 	}
-	g.refusal = why
-	g.tell(&control.Message{Kind: control.MsgRefuse, Body: []byte(why)})
+	g.refusal, g.class = why, class
+	g.tell(g.refuses())
+}
+
+// refuses returns the message of the refusal.
+func (g *gathering) refuses() *control.Message {
+	return &control.Message{Kind: control.MsgRefuse, Seq: g.class, Body: []byte(g.refusal)}
 }
 
 // welcome sends the table to all ranks.
@@ -192,7 +222,6 @@ func (g *gathering) answer(conn net.Conn, m *control.Message) {
 	_ = conn.Close()
 }
 
-// leftWhileMade is in the text of a refusal if a rank has left.
 const leftWhileMade = " left while the communicator was made"
 
 // Left says that the rank has left, and why.
@@ -201,7 +230,7 @@ func (h *Hello) Left() string { return h.Where() + leftWhileMade + ": " + h.Leav
 // gone handles the end of a rank's connection.
 func (g *gathering) gone(h *Hello, conn net.Conn) {
 	if g.refusal == "" && g.answered == 0 && g.conns[h.Rank] == conn {
-		g.refuse(h.Where() + leftWhileMade)
+		g.refuseAs(classRemote, h.Where()+leftWhileMade)
 	}
 }
 

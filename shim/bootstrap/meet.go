@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"strings"
 	"syscall"
 	"time"
 
@@ -54,7 +53,7 @@ func Meet(ctx context.Context, places []Place, h *Hello, timeout time.Duration) 
 		block := m.Body
 		if err := places[0].delegate(ctx, block, deadline, &m); err != nil {
 			err = places[0].failed(ctx, h, err)
-			_ = control.Send(conn, &control.Message{Kind: control.MsgRefuse, Body: []byte(err.Error())})
+			_ = control.Send(conn, Refusal(err.Error(), err))
 			return 0, nil, err
 		}
 		if err := control.Send(conn, &m); err != nil {
@@ -76,6 +75,22 @@ const giveUpTime = 500 * time.Millisecond
 
 // VetoTime bounds the attempt to tell the first place, which may know already.
 const VetoTime = 3 * time.Second
+
+// Leave tells the ranks of a meeting that the rank of h does not come. It ends with ctx at the latest, and after about
+// the time within. A place with patience has no root yet if rank 0 leaves, which then serves it meanwhile.
+func Leave(ctx context.Context, places []Place, h *Hello, within time.Duration) {
+	var all <-chan struct{} // have their answers
+	if p := &places[0]; p.Patience && h.Rank == 0 {
+		_, all, _ = serveAt(p.Addr, p.Secret, within, within) // an error: there is a root
+	}
+	_, _, _ = Meet(ctx, places, h, within)
+	if all != nil {
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+	}
+}
 
 // Veto tells the first place, within a time, that another place has refused its ranks. So the ranks of other places do
 // not wait for them.
@@ -176,7 +191,7 @@ func (p *Place) failed(ctx context.Context, h *Hello, err error) error {
 // readTable checks the root's answer.
 func readTable(m *control.Message, h *Hello) (uint64, []Hello, error) {
 	if m.Kind == control.MsgRefuse {
-		return 0, nil, fmt.Errorf("shim: rank %d: %w", h.Rank, refused(string(m.Body)))
+		return 0, nil, fmt.Errorf("shim: rank %d: %w", h.Rank, refused(m.Seq, string(m.Body)))
 	}
 	var table []Hello
 	if m.Kind != control.MsgWelcome {
@@ -189,15 +204,8 @@ func readTable(m *control.Message, h *Hello) (uint64, []Hello, error) {
 }
 
 // refused returns the error of a refusal.
-func refused(why string) error {
-	class := errdefs.ErrInvalidUsage
-	switch {
-	case strings.HasPrefix(why, "timed out"):
-		class = errdefs.ErrTimeout
-	case strings.Contains(why, leftWhileMade):
-		class = errdefs.ErrRemote
-	}
-	return fmt.Errorf("communicator not made: %s: %w", why, class)
+func refused(class uint64, why string) error {
+	return fmt.Errorf("communicator not made: %s: %w", why, classes[min(class, classRemote)])
 }
 
 // CheckTable checks that a table is one of h's communicator.

@@ -85,6 +85,7 @@ type rootEvent struct {
 	block []Hello          // of a delegate
 	final *control.Message // the decision of all roots together, from this root's delegate
 	veto  string           // the reason why another place has refused its ranks
+	class uint64           // of a veto
 	try   int              // of a veto: the Try of the meeting, 0 for any
 	gone  bool
 }
@@ -107,15 +108,22 @@ func StartRoot(cfg *settings.Config, s control.Secret, addr netip.AddrPort) (net
 		}
 		addr = netip.AddrPortFrom(ip, 0)
 	}
+	addr, _, err := serveAt(addr, s, cfg.Timeout, idleRoot)
+	return addr, err
+}
+
+// serveAt is StartRoot at an address and with other times. ended is closed when the rendezvous has ended.
+func serveAt(addr netip.AddrPort, s control.Secret, timeout, idle time.Duration) (_ netip.AddrPort,
+	ended <-chan struct{}, err error) {
 	ln, err := net.Listen("tcp", addr.String())
 	if err != nil {
-		return addr, fmt.Errorf("shim: rendezvous: %w", err)
+		return addr, nil, fmt.Errorf("shim: rendezvous: %w", err)
 	}
-	r := newRoot(s, cfg.Timeout, idleRoot)
+	r := newRoot(s, timeout, idle)
 	r.ln = ln
 	go r.accept()
 	go r.serve()
-	return ln.Addr().(*net.TCPAddr).AddrPort(), nil
+	return ln.Addr().(*net.TCPAddr).AddrPort(), r.done, nil
 }
 
 func (r *root) accept() {
@@ -171,7 +179,7 @@ func (e *rootEvent) read(m *control.Message) error {
 		e.hello = e.block[0]
 		return nil
 	case control.MsgRefuse:
-		e.veto, e.try = string(m.Body), int(m.Arg)
+		e.veto, e.class, e.try = string(m.Body), m.Seq, int(m.Arg)
 		return nil
 	}
 	return control.ErrMessage
@@ -230,7 +238,8 @@ func (r *root) serve() {
 		case <-timer.C:
 			for _, g := range []*gathering{g, blocks} {
 				if g.ranks > 0 {
-					g.refuse(fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, g.late(), &r.trouble))
+					g.refuseAs(classTimeout, fmt.Sprintf("timed out after %v: %s never arrived%v", r.timeout, g.late(),
+						&r.trouble))
 				}
 			}
 			return
@@ -259,13 +268,13 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		g.answered++
 		_ = e.conn.Close()
 		if e.final.Kind == control.MsgRefuse {
-			g.refusal = string(e.final.Body)
+			g.refusal, g.class = string(e.final.Body), e.final.Seq
 		}
 		g.tell(e.final)
 	case e.veto != "":
 		if e.try == 0 || e.try == g.try {
-			g.refuse(e.veto)
-			blocks.refuse(e.veto)
+			g.refuseAs(e.class, e.veto)
+			blocks.refuseAs(e.class, e.veto)
 		}
 		_ = e.conn.Close()
 	case e.block != nil:
@@ -280,7 +289,7 @@ func (g *gathering) handle(e *rootEvent, blocks *gathering) {
 		_ = control.Send(g.conns[g.block.first], &control.Message{Kind: control.MsgBlock, Body: body})
 	}
 	if g.refusal != "" {
-		blocks.refuse(g.refusal) // delegates that come later get it too
+		blocks.refuseAs(g.class, g.refusal) // delegates that come later get it too
 	}
 }
 
@@ -298,7 +307,7 @@ func (g *gathering) takeBlock(block []Hello, conn net.Conn) (complete bool) {
 		g.admit(&h)
 	}
 	if g.refusal != "" {
-		g.answer(conn, &control.Message{Kind: control.MsgRefuse, Body: []byte(g.refusal)})
+		g.answer(conn, g.refuses())
 		return false
 	}
 	g.conns[block[0].Rank] = conn

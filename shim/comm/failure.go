@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"lightpath/collectives/exec"
-	"lightpath/collectives/transport"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
@@ -80,12 +78,13 @@ func (c *Core) fail(err error, tell func()) {
 
 // Spread fails the communicator here and, if err is its first failure, on all ranks.
 func (c *Core) Spread(err error) {
-	timedOut := errors.Is(err, errdefs.ErrTimeout) || errors.Is(err, exec.ErrTimeout)
-	if timedOut {
+	kind := result.Of(err)
+	if kind == result.Timeout {
 		err = c.withStopped(err)
 	}
 	// The rank or plane that such an error names may only have waited for a plane that has failed.
-	if (timedOut || errors.Is(err, transport.ErrPeerLost)) && c.Joined() {
+	outside := kind == result.Timeout || kind == result.RemoteError || kind == result.SystemError
+	if outside && !errors.Is(err, errdefs.ErrAborted) && c.Joined() {
 		if text := c.Above.Verdict(); text != "" {
 			err = fmt.Errorf("shim: %s; %w", text, err)
 		}

@@ -48,7 +48,9 @@ func Address(ifnames string) (netip.Addr, error) {
 }
 
 // PlaneAddresses returns the addresses of the TCP planes: those of the interfaces that NCCL_SOCKET_IFNAME names. If it
-// names none, all planes use the address of the control network, because other interfaces may lead nowhere.
+// names none, all planes use the address of the control network, because other interfaces may lead nowhere. An
+// interface that is down keeps its place if its whole name is in the list, so that planes have the same numbers as on
+// other hosts. Its plane has the address of the control network.
 func PlaneAddresses(ifnames string, control netip.Addr) ([]netip.Addr, error) {
 	if ifnames == "" || strings.HasPrefix(ifnames, "^") {
 		return []netip.Addr{control}, nil
@@ -59,13 +61,15 @@ func PlaneAddresses(ifnames string, control netip.Addr) ([]netip.Addr, error) {
 	}
 	byName := map[string]net.Interface{}
 	for _, nic := range nics {
-		if nic.Flags&net.FlagUp != 0 {
+		if nic.Flags&net.FlagUp != 0 || ifaceAllowed(nic.Name, "="+strings.TrimPrefix(ifnames, "=")) {
 			byName[nic.Name] = nic
 		}
 	}
 	var all []netip.Addr
 	for _, name := range ifaceOrder(slices.Collect(maps.Keys(byName)), ifnames) {
-		if addr, _, ok := UsableAddress(byName[name]); ok && addr.Is4() == control.Is4() {
+		if byName[name].Flags&net.FlagUp == 0 {
+			all = append(all, control)
+		} else if addr, _, ok := UsableAddress(byName[name]); ok && addr.Is4() == control.Is4() {
 			all = append(all, addr)
 		}
 	}

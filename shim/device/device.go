@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -115,21 +116,25 @@ type Handler interface {
 	Forget(job uintptr)
 }
 
-// active is the driver of the program's devices, generation the number of drivers so far.
+// active is the driver of the program's devices, generation the number of drivers and of [Forget] so far.
 var (
 	active     Driver
-	generation uint64
+	generation atomic.Uint64
 )
 
 // Use sets the driver of the program's devices, before the first communicator is made. A nil driver stands for a
 // program without devices. The driver must tell its handler of streams ([Handler]).
 func Use(d Driver) {
 	active = d
-	generation++
+	Forget()
 }
+
+// Forget makes this process keep no memory and streams for later communicators. A context has ended, and with it what
+// the driver made there.
+func Forget() { generation.Add(1) }
 
 // Active returns the driver that [Use] has set, nil for a program without devices.
 func Active() Driver { return active }
 
-// Generation returns a number that each [Use] changes. Memory of an earlier driver must not be used again.
-func Generation() uint64 { return generation }
+// Generation returns a number that each [Use] and [Forget] changes. Unused memory from before must not be used again.
+func Generation() uint64 { return generation.Load() }

@@ -35,8 +35,8 @@ type Word struct {
 }
 
 // Peers is a driver whose devices reach each other's memory. Call its methods between Enter, or EnterContext, and
-// Leave, except Context and Identity, which use the calling thread's context, and PrimaryContext. Safe for concurrent
-// use. Errors wrap [ErrDriver].
+// Leave, except Context and Identity, which use the calling thread's context, PrimaryContext and ContextID. Safe for
+// concurrent use. Errors wrap [ErrDriver].
 type Peers interface {
 	Driver
 
@@ -46,6 +46,9 @@ type Peers interface {
 	Context() (Context, error)
 	// PrimaryContext returns the default context of a device, and keeps it alive.
 	PrimaryContext(device int) (Context, error)
+	// ContextID returns a number that no other context of the process has, now or later. A later context may have the
+	// handle of one that has ended.
+	ContextID(ctx Context) (uint64, error)
 	// StreamID returns a number that no other stream of the process has, now or later. It is 0 if the driver numbers no
 	// streams. The stream is not a default stream. The thread need not have a context.
 	StreamID(s Stream) (uint64, error)

@@ -121,7 +121,7 @@ func connectRDMA(c *comm.Core, mine *Ports, ways rdmaWays) (_ transport.Endpoint
 	addrs, err := comm.Exchange(c, l.Addrs())
 	var e *rdma.Endpoint
 	if err == nil {
-		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs, Comm: c.ID, Secret: creditSecret(c)})
+		e, err = rdma.Connect(l, rdma.Options{Addrs: addrs, Comm: c.ID, Secret: creditSecret(c), Lost: c.Spread})
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

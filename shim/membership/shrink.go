@@ -101,8 +101,7 @@ func refuseForEnded(ctx context.Context, p *comm.Core, ranks []int, at bootstrap
 		}
 		for _, rank := range ranks {
 			if err := Ended(p, rank); err != nil {
-				refusal := &control.Message{Kind: control.MsgRefuse, Body: []byte(err.Error())}
-				at.Veto(ctx, refusal, bootstrap.VetoTime)
+				at.Veto(ctx, bootstrap.Refusal(err.Error(), err), bootstrap.VetoTime)
 				return
 			}
 		}

@@ -9,7 +9,6 @@ import (
 
 	"lightpath/internal/brief"
 	"lightpath/shim/bootstrap"
-	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 )
 
@@ -57,7 +56,7 @@ func (st *State) Withdraw(why error) {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		if places, err := st.Args.places(&h); err == nil {
-			_, _, _ = bootstrap.Meet(ctx, places, &h, within)
+			bootstrap.Leave(ctx, places, &h, within)
 		}
 	case o.How == ByShrink:
 		st.withdrawFromShrink(&h)
@@ -84,7 +83,7 @@ func (o *Origin) refuseNew(why error) {
 	}
 	text := brief.Text("the ranks of the communicator do not grow it: "+why.Error(), 4096)
 	at := bootstrap.Place{Addr: addr, Secret: secret}
-	at.Veto(context.Background(), &control.Message{Kind: control.MsgRefuse, Body: []byte(text)}, timeFor(why))
+	at.Veto(context.Background(), bootstrap.Refusal(text, why), timeFor(why))
 }
 
 // leaves returns the hello of a rank that does not take part.

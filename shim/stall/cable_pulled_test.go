@@ -42,6 +42,38 @@ func TestCablePulled(t *testing.T) {
 	}
 }
 
+// TestStartWithoutOnePlane makes a communicator while plane 1 of three carries nothing, or one host has turned its
+// interface of that plane off. The other planes carry its data until it is back.
+func TestStartWithoutOnePlane(t *testing.T) {
+	t.Parallel()
+	for _, off := range []bool{false, true} {
+		t.Run(fmt.Sprint("off=", off), func(t *testing.T) {
+			t.Parallel()
+			hosts, ethernet := shimtest.NewHosts(t, 3, 3)
+			if off {
+				if out, err := exec.Command("ip", "-n", hosts[1], "link", "set", "e1", "down").CombinedOutput(); err != nil {
+					t.Fatal(string(out))
+				}
+			} else {
+				ethernet.Plug(t, 1, false)
+			}
+			startOnHosts(t, hosts, "LIGHTPATH_TIMEOUT=60s", "LIGHTPATH_HEARTBEAT=2s", "LIGHTPATH_PLANES=3",
+				"NCCL_SOCKET_IFNAME=e0,e1,e2")
+			before := ethernet.Sent(t, 1, 2)
+			if !shimtest.Eventually(func() bool { return ethernet.Sent(t, 1, 2) > before+1<<20 }) {
+				t.Error("the calls do not use plane 2")
+			}
+			if !off {
+				ethernet.Plug(t, 1, true)
+				before = ethernet.Sent(t, 1, 1)
+				if !shimtest.Eventually(func() bool { return ethernet.Sent(t, 1, 1) > before+1<<20 }) {
+					t.Error("the calls do not use plane 1 again")
+				}
+			}
+		})
+	}
+}
+
 // TestCableOfOneHost cuts one plane of one of three hosts, without failover. Each rank's error begins with that plane
 // and host, whichever rank gives up first.
 func TestCableOfOneHost(t *testing.T) {

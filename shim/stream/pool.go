@@ -15,6 +15,7 @@ import (
 
 // Pool is what the communicators of a context share. Safe for concurrent use.
 type Pool struct {
+	ctx    uint64 // number of the context
 	mu     sync.Mutex
 	unused []device.Stream
 	sides  []side
@@ -50,15 +51,21 @@ type poolKey struct {
 
 // PoolOf returns the pool of a context of a device.
 func PoolOf(ctx device.Context, on int) *Pool {
-	key := poolKey{ctx, on}
+	key, id := poolKey{ctx, on}, uint64(0)
+	if peers, ok := device.Active().(device.Peers); ok && ctx != 0 {
+		id, _ = peers.ContextID(ctx)
+	}
 	pools.mu.Lock()
 	defer pools.mu.Unlock()
+	if p := pools.of[key]; p != nil && p.ctx != id {
+		device.Forget() // the program has reset the device
+	}
 	if now := device.Generation(); pools.of == nil || pools.generation != now {
 		pools.generation, pools.of = now, map[poolKey]*Pool{}
 	}
 	p := pools.of[key]
 	if p == nil {
-		p = new(Pool)
+		p = &Pool{ctx: id}
 		pools.of[key] = p
 	}
 	return p

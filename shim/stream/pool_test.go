@@ -7,6 +7,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/shim/device"
 	"lightpath/shim/device/devicetest"
+	"lightpath/shim/memory"
 	"lightpath/shim/stream"
 )
 
@@ -15,6 +16,11 @@ func usePool(t *testing.T, queues string) *stream.Pool {
 	t.Helper()
 	t.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues)
 	d := devicetest.NewPeers(stream.Places(), 1)
+	return usePoolOf(t, d)
+}
+
+func usePoolOf(t *testing.T, d devicetest.Peers) *stream.Pool {
+	t.Helper()
 	device.Use(d)
 	require.NoError(t, d.EnterContext(1))
 	t.Cleanup(func() {
@@ -88,5 +94,28 @@ func TestFreedLater(t *testing.T) {
 	require.NoError(t, p.Prepare())
 	if freed != 1 {
 		t.Errorf("it was freed %d times", freed)
+	}
+}
+
+// TestReset checks that a context with the handle of one that has ended gets nothing of that one.
+func TestReset(t *testing.T) {
+	d := devicetest.NewPeers(stream.Places(), 1)
+	p := usePoolOf(t, d)
+	s, err := p.Take()
+	require.NoError(t, err)
+	p.Give(s)
+	pinned, err := memory.Pin(1)
+	require.NoError(t, err)
+	memory.Unpin(pinned)
+	if stream.PoolOf(1, 0) != p {
+		t.Error("the context has another pool")
+	}
+	d.Reset()
+	later := stream.PoolOf(1, 0)
+	if again, err := later.Take(); again == s || err != nil {
+		t.Errorf("stream %v, %v", again, err)
+	}
+	if again, err := memory.Pin(1); again == pinned || err != nil {
+		t.Errorf("page-locked memory %v, %v", again, err)
 	}
 }

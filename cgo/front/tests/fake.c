@@ -66,7 +66,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t c) { return ncclCommDestroy(c); }
-ncclResult_t ncclCommRevoke(ncclComm_t c, int flags) { return note("CommRevoke %d flags %d", c->rank, flags); }
+ncclResult_t ncclCommRevoke(ncclComm_t c, int flags) {
+  return getenv("FAKE_NO_REVOKE") != NULL ? ncclInvalidUsage : note("CommRevoke %d flags %d", c->rank, flags);
+}
 ncclResult_t ncclGroupStart(void) { return note("GroupStart"); }
 ncclResult_t ncclGroupEnd(void) { return note("GroupEnd"); }
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {

@@ -53,7 +53,7 @@ static void elsewhere(void) {
   ncclRedOp_t op;
   float scalar = 2, in[RANKS] = {1, 2}, out[RANKS];
   void *p, *h;
-  int r;
+  int r, gone = 1;
   make();
   logged("GetUniqueId\nGroupStart\nCommInitRank fake id 0 of 2\nCommInitRank fake id 1 of 2\nGroupEnd\n");
   on_host();
@@ -144,6 +144,16 @@ static void elsewhere(void) {
   OK(ncclCommInitAll(comms, RANKS, NULL));
   OK(ncclCommRevoke(comms[1], NCCL_REVOKE_DEFAULT));
   logged("GetUniqueId\nCommInitAll 2 first on 0\nCommRevoke 1 flags 0\n");
+  /* A shrink stops the parent there before it makes the child, also in a library that cannot revoke. */
+  OK(ncclCommInitAll(comms, RANKS, NULL));
+  OK(ncclCommShrink(comms[0], &gone, 1, &child[0], NULL, NCCL_SHRINK_ABORT));
+  logged("GetUniqueId\nCommInitAll 2 first on 0\nCommRevoke 0 flags 0\nGetUniqueId\nCommInitRank fake id 0 of 1\n");
+  OK(ncclCommInitAll(comms, RANKS, NULL));
+  setenv("FAKE_NO_REVOKE", "1", 1);
+  OK(ncclCommShrink(comms[0], &gone, 1, &child[0], NULL, NCCL_SHRINK_ABORT));
+  logged("GetUniqueId\nCommInitAll 2 first on 0\nCommDestroy 0\nGetUniqueId\nCommInitRank fake id 0 of 1\n");
+  OK(ncclCommDestroy(comms[0]));
+  logged("");
 }
 
 int main(int argc, char** argv) {

@@ -31,7 +31,8 @@ func NewRun() *cobra.Command {
 		Short: "Start local ranks of a program with Lightpath in place of NCCL",
 		Long: `Starts N processes of a program with the variables that torchrun sets (RANK, WORLD_SIZE,
 LOCAL_RANK, MASTER_ADDR, MASTER_PORT) and Lightpath's libnccl.so.2 preloaded. Output is
-prefixed with the rank. The first rank that fails ends the others.
+prefixed with the rank. The first rank that fails ends the others. Exit status 1: a rank has failed;
+the last line on standard error has its status.
 
 Under srun and without -n, the command becomes the one rank that Slurm says, with the same
 variables. Ranks meet at the first node of the step, unless MASTER_ADDR is set.`,

@@ -22,6 +22,8 @@ const (
 	minLossTimeout = 100 * time.Millisecond
 	// closeTimeout is the longest time that Close waits until the sent frames are acknowledged.
 	closeTimeout = time.Second
+	// watchEvery is the pause between looks for errors of requests whose sender may be in no call.
+	watchEvery = time.Second
 	// SecretSize is the size of a communicator's secret in bytes.
 	SecretSize = counts.SecretSize
 )
@@ -32,6 +34,8 @@ type Options struct {
 	// Comm and Secret identify and authenticate out-of-band counts.
 	Comm   uint64
 	Secret [SecretSize]byte
+	// Lost is called, once at most, when a device has reported an error of a plane. It may be nil.
+	Lost func(error)
 }
 
 // Endpoint is one rank's attachment to all planes; it implements [transport.Endpoint] and [transport.Registrar].
@@ -45,8 +49,10 @@ type Endpoint struct {
 	registerMu sync.Mutex      // held by Register, its release function and Close; locked before mu
 	registered []*registration // guarded by mu
 
-	// mu is held by Close, by answerRequests and by every call of the driving goroutine, except Arm and the sleep in
-	// Wait.
+	closing chan struct{} // closed by Close
+
+	// mu is held by Close, by answerRequests, by watch and by every call of the driving goroutine, except Arm and the
+	// sleep in Wait.
 	mu sync.Mutex
 
 	// For out-of-band counts; zero otherwise.
@@ -59,9 +65,8 @@ type Endpoint struct {
 	requestAt    time.Time
 }
 
-// Connect returns a rank's endpoint. It does not communicate, but no rank may send before all ranks have connected.
-// With out-of-band counts it starts a goroutine, which Close ends. The endpoint takes ownership of the listener's queue
-// pairs, except on an error.
+// Connect returns a rank's endpoint. It does not communicate, but no rank may send before all ranks have connected. It
+// starts goroutines, which Close ends. The endpoint takes ownership of the listener's queue pairs, except on an error.
 func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if l.planes == nil {
 		return nil, fmt.Errorf("rdma: rank %d: listener is closed or connected: %w", l.o.Rank, transport.ErrClosed)
@@ -69,7 +74,8 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if err := l.checkAddrs(o.Addrs); err != nil {
 		return nil, err
 	}
-	e := &Endpoint{rank: l.o.Rank, planes: l.planes, lossTimeout: lossTimeout(&l.o.Service), requestWait: requestMin}
+	e := &Endpoint{rank: l.o.Rank, planes: l.planes, lossTimeout: lossTimeout(&l.o.Service), requestWait: requestMin,
+		closing: make(chan struct{})}
 	for id, p := range e.planes {
 		for r := range p.peers {
 			if r == e.rank {
@@ -92,7 +98,49 @@ func Connect(l *Listener, o Options) (*Endpoint, error) {
 	if e.control != nil {
 		go e.answerRequests()
 	}
+	if o.Lost != nil {
+		go e.watch(o.Lost)
+	}
 	return e, nil
+}
+
+// watch reports the first error of a plane, until the endpoint is closed. A device reports a lost request seconds after
+// it was posted. The sender may be in no call by then, and the receiver waits.
+func (e *Endpoint) watch(lost func(error)) {
+	for {
+		select {
+		case <-e.closing:
+			return
+		case <-time.After(watchEvery):
+		}
+		moved, err := e.look()
+		if moved {
+			e.poll.Wake()
+		}
+		if err != nil {
+			lost(err)
+			return
+		}
+	}
+}
+
+// look polls all completion queues. It reports whether the driving goroutine can make progress, and the first error.
+func (e *Endpoint) look() (moved bool, first error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.poll.Closed() {
+		return false, nil
+	}
+	for _, p := range e.planes {
+		some, err := p.pollCQ()
+		if err == nil {
+			err = p.failed
+		}
+		if moved = moved || some; first == nil {
+			first = err
+		}
+	}
+	return moved, first
 }
 
 // lossTimeout returns the time for which a device retransmits a packet.
@@ -254,6 +302,7 @@ func (e *Endpoint) Wake() { e.poll.Wake() }
 // longer than a second, and then [transport.ErrPeerLost].
 func (e *Endpoint) Close() (err error) {
 	e.poll.Close(func() {
+		close(e.closing)
 		if err = e.closePlanes(); e.control != nil {
 			err = errors.Join(err, e.file.Close()) // makes answerRequests return
 			<-e.answererDone

@@ -21,6 +21,7 @@ type conn struct {
 
 func newConn(fd, plane, peer int) *conn {
 	c := &conn{fd: fd, plane: plane, peer: peer}
+	c.via = plane
 	c.sender.init()
 	c.receiver.init()
 	return c

@@ -1,10 +1,12 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -102,7 +104,8 @@ type Options struct {
 
 // Connect sets up the full mesh of a communicator: every rank dials the lower ranks, once per plane, and accepts the
 // higher ranks. It returns when this rank has all its connections, or when ctx ends. It rejects connections whose
-// hello does not prove knowledge of the secret.
+// hello does not prove knowledge of the secret. With a heartbeat, a stream whose plane does not reach the other rank
+// begins on another plane.
 //
 // The caller must not use the listener during Connect. It still owns the listener afterwards if Connect fails, or if
 // o.Heartbeat is 0. Otherwise the listener belongs to the endpoint, which other ranks reach there.
@@ -137,10 +140,18 @@ func Connect(ctx context.Context, l *Listener, o Options) (transport.Endpoint, e
 		return nil, err
 	}
 	e.local = l.addresses(o.Planes)
+	for _, d := range m.detours {
+		e.planes[d.plane].(*plane).conns[d.rank].via = d.via
+	}
 	if o.Heartbeat > 0 {
 		if err := newGuard(e, l, &o); err != nil {
 			_ = e.Close()
 			return nil, err
+		}
+	}
+	for _, d := range m.detours {
+		if o.Moved != nil {
+			o.Moved(d.rank, d.plane, d.via, d.cause)
 		}
 	}
 	return e, nil
@@ -154,9 +165,16 @@ type mesh struct {
 	wg       sync.WaitGroup
 	complete chan struct{}
 
-	mu   sync.Mutex
-	fds  [][]int // [plane][rank], -1 until connected
-	left int     // missing connections
+	mu      sync.Mutex
+	fds     [][]int // [plane][rank], -1 until connected
+	detours []meshDetour
+	left    int // missing connections
+}
+
+// meshDetour is a stream that begins on another plane than its own.
+type meshDetour struct {
+	rank, plane, via int
+	cause            error
 }
 
 func newMesh(l *Listener, o Options, fail context.CancelCauseFunc) *mesh {
@@ -191,18 +209,36 @@ func (m *mesh) dialAll(ctx context.Context) {
 	}
 }
 
+// dial connects a stream to a lower rank: on its plane, else on the first plane that reaches the rank.
 func (m *mesh) dial(ctx context.Context, plane, to int) error {
-	d := net.Dialer{LocalAddr: m.l.source(plane)}
-	c, err := d.DialContext(ctx, "tcp", planeAddr(m.o.Addrs[to], plane))
-	if err != nil {
-		return err
+	var cause error
+	for n, silent := 0, false; ; n++ {
+		via := (plane + n) % m.o.Planes
+		d := net.Dialer{LocalAddr: m.l.source(via), Timeout: m.o.Heartbeat / 4} // 0: none
+		c, err := d.DialContext(ctx, "tcp", planeAddr(m.o.Addrs[to], via))
+		if err == nil {
+			return m.enter(ctx, c, meshDetour{to, plane, via, cause})
+		}
+		cause, silent = cmp.Or(cause, err), silent || os.IsTimeout(err)
+		switch last := via == (plane+m.o.Planes-1)%m.o.Planes; {
+		case ctx.Err() != nil, m.o.Heartbeat == 0, last && !silent:
+			return cause
+		case last:
+			silent = false // the host may be busy: try again
+		}
 	}
+}
+
+// enter shakes hands over a connection that this rank has dialed, and adds it to the mesh.
+func (m *mesh) enter(ctx context.Context, c net.Conn, d meshDetour) error {
 	defer c.Close()
 	defer interruptWith(ctx, c)()
-	if _, _, err := m.o.greet(c, m.o.hello(plane, to, forMesh)); err != nil {
+	h := m.o.hello(d.plane, d.rank, forMesh)
+	h.via = uint32(d.via)
+	if _, _, err := m.o.greet(c, h); err != nil {
 		return err
 	}
-	return m.add(c, plane, to)
+	return m.add(c, d)
 }
 
 // acceptAll accepts higher ranks until ctx ends.
@@ -275,15 +311,16 @@ func (m *mesh) accept(c net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if got.purpose != forMesh || got.via != got.plane || got.from < got.to ||
-		m.connected(int(got.plane), int(got.from)) {
+	d := meshDetour{int(got.from), int(got.plane), int(got.via), errLeft}
+	if got.purpose != forMesh || got.from < got.to || d.via != d.plane && m.o.Heartbeat == 0 ||
+		m.connected(d.plane, d.rank) {
 		return errRejected
 	}
 	// The reply is sent before add, because the last add ends Connect and closes c.
 	if _, err := c.Write(reply(hello, 0, m.o.Secret[:])); err != nil {
 		return err
 	}
-	return m.add(c, int(got.plane), int(got.from))
+	return m.add(c, d)
 }
 
 func (m *mesh) connected(plane, rank int) bool {
@@ -294,10 +331,10 @@ func (m *mesh) connected(plane, rank int) bool {
 
 // add duplicates a connection's socket into the mesh. If that fails, so does Connect: the other rank may count on the
 // connection already.
-func (m *mesh) add(c net.Conn, plane, rank int) error {
+func (m *mesh) add(c net.Conn, d meshDetour) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fds[plane][rank] >= 0 {
+	if m.fds[d.plane][d.rank] >= 0 {
 		return errRejected
 	}
 	fd, err := socketOf(c)
@@ -305,7 +342,10 @@ func (m *mesh) add(c net.Conn, plane, rank int) error {
 		m.fail(err)
 		return err
 	}
-	m.fds[plane][rank] = fd
+	m.fds[d.plane][d.rank] = fd
+	if d.via != d.plane {
+		m.detours = append(m.detours, d)
+	}
 	if m.left--; m.left == 0 {
 		close(m.complete)
 	}

@@ -90,7 +90,7 @@ func newGuard(e *endpoint, l *Listener, o *Options) error {
 			cancel()
 			return fmt.Errorf("tcp: rank %d, plane %d of rank %d: %w", c.peer, c.plane, e.rank, err)
 		}
-		c.guard, c.via, c.hold = g, c.plane, o.Heartbeat
+		c.guard, c.hold = g, o.Heartbeat
 	}
 	g.stop = func() {
 		cancel()

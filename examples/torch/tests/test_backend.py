@@ -260,6 +260,8 @@ def coalesced():
     group, me, size = dist.distributed_c10d._get_default_group(), dist.get_rank(), dist.get_world_size()
     tensors = [value(me, (n,), torch.float32) for n in (1, 7, 64)]
     group.allreduce_coalesced(tensors).wait()
+    with torch.profiler.profile():
+        group.allreduce_coalesced([]).wait()
     for tensor in tensors:
         same(tensor, reduced("SUM", tuple(tensor.shape), torch.float32))
     lists = [[torch.zeros(3), torch.zeros(4)] for _ in range(size)]

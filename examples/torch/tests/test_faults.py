@@ -53,6 +53,18 @@ def killed_before_messages():
     return None
 
 
+def left_before_messages():
+    """As above, of ranks one of which has left the group in good order."""
+    if dist.get_rank() == VICTIM:
+        dist.distributed_c10d._get_default_group().shutdown()
+        return None
+    try:
+        dist.send(torch.ones(1), VICTIM) if dist.get_rank() == 0 else dist.recv(torch.ones(1), VICTIM)
+    except Exception as error:
+        return str(error)
+    return "nothing"
+
+
 def killed_in_training():
     """The victim ends during DDP's backward: the others learn of it in C++, from a future."""
     args = train.arguments(["--ways", "lightpath:ddp", "--batch", "8", "--hidden", "32"])
@@ -247,6 +259,11 @@ class Faults(unittest.TestCase):
 
     def test_a_rank_is_killed_before_messages(self):
         self.survivors_name_the_victim(killed_before_messages, {"LIGHTPATH_TIMEOUT": "600s"})
+
+    def test_a_rank_leaves_before_messages(self):
+        results = ranks.all_good(ranks.run(3, left_before_messages))
+        for rank in (0, 2):
+            self.assertIn(f"rank {VICTIM} has destroyed", results[rank])
 
     def test_a_rank_is_killed_in_training(self):
         self.survivors_name_the_victim(killed_in_training, {})

@@ -15,13 +15,22 @@ import (
 type Peers struct {
 	*Driver
 	registered *atomic.Int64
+	resets     *atomic.Uint64
 }
 
 var _ device.Peers = Peers{}
 
 // NewPeers is [New] for Peers.
 func NewPeers(handler device.Handler, devices int) Peers {
-	return Peers{New(handler, devices), new(atomic.Int64)}
+	return Peers{New(handler, devices), new(atomic.Int64), new(atomic.Uint64)}
+}
+
+// Reset ends all contexts. The next ones have the same handles.
+func (p Peers) Reset() { p.resets.Add(1) }
+
+// ContextID implements [device.Peers].
+func (p Peers) ContextID(ctx device.Context) (uint64, error) {
+	return uint64(ctx) + p.resets.Load()<<32, nil
 }
 
 // Registered returns the number of registrations that have not been undone.

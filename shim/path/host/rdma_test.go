@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/collectives/transport/rdma"
 	"lightpath/collectives/transport/rdma/verbstest"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -71,6 +72,31 @@ func TestLostRDMA(t *testing.T) {
 		}
 	}
 	w.Destroy()
+}
+
+// TestLostRDMAAfterCall loses a message whose sender has left its call. The sender's device reports that later, so the
+// receiver need not wait for its time-out.
+func TestLostRDMAAfterCall(t *testing.T) {
+	for _, mode := range []string{"rc", "uc"} {
+		t.Run(mode, func(t *testing.T) {
+			n, _ := shimtest.UseRDMA(t, 2, 1)
+			t.Setenv("LIGHTPATH_RDMA_MODE", mode)
+			t.Setenv("LIGHTPATH_TIMEOUT", "600s")
+			w := shimtest.NewWorld(t, 2)
+			n.Drop(func(uint32, uint32, uint64) bool { return true })
+			var x float32
+			send := calls.Call{Comm: w.Comms[0], Kind: calls.Send, Type: datatype.Float32, Count: 1, Peer: 1,
+				Send: unsafe.Pointer(&x)}
+			require.NoError(t, shim.Run([]calls.Call{send}))
+			recv := calls.Call{Comm: w.Comms[1], Kind: calls.Recv, Type: datatype.Float32, Count: 1,
+				Recv: unsafe.Pointer(&x)}
+			go func() { _ = shim.Run([]calls.Call{recv}) }()
+			if !shimtest.Eventually(w.Comms[1].Failed) {
+				t.Fatal("the receiver waits on")
+			}
+			assert.Contains(t, w.Comms[1].AsyncError().Error(), "rank 0", "plane 0", "rank 1")
+		})
+	}
 }
 
 // TestStoppedRDMA stops a rank in the middle of calls, while its device still acknowledges data. The other rank reports

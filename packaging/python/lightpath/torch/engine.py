@@ -72,6 +72,7 @@ class Engine:
         limit: seconds that a call may take, if that is less than the library allows."""
         self._connect: Callable[[threading.Event], tuple[int, bytes, int]] | None = connect
         self._label, self._limit = label, limit
+        self.uid = b""  # of the communicator
         self._nccl, self._comm = library(), ncclComm_t()
         self._process = _process
         self._calls: collections.deque[tuple[Call, Work]] = collections.deque()
@@ -86,6 +87,11 @@ class Engine:
         self._running.acquire()
         self._thread = threading.Thread(target=self._serve, name=f"lightpath {label}", daemon=True)
         self._thread.start()
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process has made the engine. A forked child has not."""
+        return self._process is _process
 
     def connected(self) -> None:
         """Returns when the communicator is ready, or raises the reason why it cannot be made."""
@@ -106,7 +112,7 @@ class Engine:
     def submit(self, call: Call, outputs: Sequence[Any], waits: bool = False) -> Work:
         """Returns the call's work. waits: the caller waits for the work at once."""
         work = Work(self, outputs)
-        if self._process is not _process:
+        if not self.owned:
             # A forked child has the queue but no thread that serves it. The library refuses the call and says why.
             try:
                 call.run(self._nccl, self._comm)
@@ -142,7 +148,7 @@ class Engine:
 
     def close(self) -> None:
         """Ends the communicator. Calls in progress fail."""
-        if self._process is not _process:
+        if not self.owned:
             return
         with self._state:
             if self._closed.is_set():
@@ -175,8 +181,8 @@ class Engine:
             # The library refuses a forked child. Its connection to the store is the parent's, which it must not use.
             self._nccl.ncclGroupStart()
             self._nccl.ncclGroupEnd()
-            size, uid, rank = connect(self._closed)
-            self._nccl.ncclCommInitRank(ctypes.byref(self._comm), size, UniqueId.from_buffer_copy(uid), rank)
+            size, self.uid, rank = connect(self._closed)
+            self._nccl.ncclCommInitRank(ctypes.byref(self._comm), size, UniqueId.from_buffer_copy(self.uid), rank)
         except Exception as e:
             error = self._named(e)
         self._connected.complete(error)

@@ -32,9 +32,21 @@ Key = tuple[int, int, int] | None
 NOTHING: Any = types.SimpleNamespace(pointer=None, tensors=(), direct=True)
 
 
-def _close(engines: dict[Key, Engine]) -> None:
+def _close(engines: dict[Key, Engine], store: Any, rank: int) -> None:
+    group = engines.get(None)
+    try:
+        if group and group.uid and group.owned:
+            group.check()  # the peers of a failed group know, and its store may not answer
+            store.add(_left(group.uid, rank), 1)
+    except Exception:
+        pass  # the store has ended, and so have the ranks that could wait for this one
     for engine in list(engines.values()):
         engine.close()
+
+
+def _left(uid: bytes, rank: int) -> str:
+    """The key by which a rank says that it has ended the group with this id. Its peers may wait for a message."""
+    return f"left/{uid.hex()}/{rank}"
 
 
 class LightpathProcessGroup(dist.ProcessGroup):
@@ -56,7 +68,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._loop = Loop(f"rank {rank} of {size}", timeout)
         self._engines: dict[Key, Engine] = {}
         self._making = threading.Lock()  # held while an engine of messages is made
-        self._finalizer = weakref.finalize(self, _close, self._engines)
+        self._finalizer = weakref.finalize(self, _close, self._engines, store, rank)
         self._engines[None] = Engine(
             lambda closing: (size, self._exchange_id(closing), rank), f"rank {rank} of {size}", self._limit
         )
@@ -216,7 +228,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             function, used = self._all_reduce(tensor, op)
             functions.append(function)
             memory += used
-        return self._submit(functions, tensors, *memory, opts=opts)
+        return self._submit(functions, tensors, *memory, opts=opts, title="all_reduce")
 
     @short_form(c10d.ReduceOptions, 1, "root", "op", "timeout")
     def reduce(self, tensors: list[Tensor], opts: Any) -> Work | None:
@@ -487,7 +499,13 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def _channel_id(self, key: tuple[int, int, int], closing: threading.Event) -> bytes:
         """The id of a pair's communicator, which the sender makes."""
         source, destination, _ = key
-        check = self._engines[None].check  # a peer that has died never comes
+        peer, group = destination if source == self._rank else source, self._engines[None]
+
+        def check() -> None:
+            group.check()  # a peer that has died never comes
+            if self._store.add(_left(group.uid, peer), 0):
+                raise RuntimeError(f"rank {peer} has destroyed the process group")
+
         name = "messages/" + "/".join(map(str, key))
         if source == self._rank:
             return offer_id(self._store, name, [destination], self._timeout, closing, check=check)
