@@ -102,6 +102,9 @@ func (t *truth) published(p *process, before, n *news) {
 	if failed == nil && before.m != nil && !slices.Equal(n.epochs, before.epochs) { // a move has ended and was verified
 		excused = t.changed-t.disturbedAt < int64(time.Second)
 		t.countBeside(before, n)
+		if !slices.ContainsFunc(t.intents, func(i intent) bool { return slices.Equal(i.epochs, n.epochs) }) {
+			w.violate(adopts, "plane %d: moves to epochs %d, which are those of no intent", t.plane, n.epochs)
+		}
 	}
 	if lit := t.lit(); !excused && !litFor(n.m, lit, func(port int) bool { return out[port] != "" }) {
 		w.violate(darkSuccess, "plane %d: in service at epochs %d with map %v, the light goes %v, ports out: %v", t.plane,

@@ -96,7 +96,7 @@ var mutants = []mutant{
 	{"writes intents without epochs", proposeFile,
 		"n.to, pl.brief(n.epochs)}", "n.to, nil}", false},
 	{"forgets epochs of ports", stateFile,
-		"s.Epochs = e.Epochs\n", "s.Epochs = nil\n", false},
+		"s.Epochs = e.Epochs\n", "s.Epochs = nil\n", true},
 	{"refuses all holders because of one", postFile,
 		"if a != nil && (h == nil || h.at(port)) {\n\t\t\tm.refuse(pl, a, holder,",
 		"if a != nil {\n\t\t\tif o := m.lease.of(pl.index, port); o != nil {\n\t\t\t\tholder = o.holder\n\t\t\t}\n" +
