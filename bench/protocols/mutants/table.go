@@ -99,8 +99,8 @@ var mutants = []mutant{
 		"s.Epochs = e.Epochs\n", "s.Epochs = nil\n", true},
 	{"refuses all holders because of one", postFile,
 		"if a != nil && (h == nil || h.at(port)) {\n\t\t\tm.refuse(pl, a, holder,",
-		"if a != nil {\n\t\t\tif o := m.lease.of(pl.index, port); o != nil && h != nil {\n\t\t\t\tholder = o.holder\n\t\t\t}\n" +
-			"\t\t\tm.refuse(pl, a, holder,",
+		"if a != nil {\n\t\t\tif o := m.lease.of(pl.index, port); o != nil && h != nil {\n" +
+			"\t\t\t\tholder = o.holder\n\t\t\t}\n\t\t\tm.refuse(pl, a, holder,",
 		true},
 	{"waits for ranks that have died", postFile,
 		"if _, gone := m.absent(pl, h, r); len(gone) > 0 {", "if false {\n\t\t\tvar gone []int", true},
