@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
@@ -84,5 +85,23 @@ func TestPostAfterDetach(t *testing.T) {
 	_ = r.s[2].Post(0, 0, testHolder, target) // it may have an error
 	if p := r.plane(0); p.State != Resident || len(p.Posted) > 0 {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestDeadRankBesideOthers: a dead rank stops the moves of its holder alone.
+func TestDeadRankBesideOthers(t *testing.T) {
+	r := newTestRig(t, 4, 1, nil)
+	require.NoError(t, r.s[0].Acquire(1, some(1, 20, 0, 1)))
+	require.NoError(t, r.s[2].Acquire(1, some(1, 21, 2, 3)))
+	r.s[1].Detach(false)
+	swap := circuit.Permutation{1, 0, 3, 2}
+	require.NoError(t, r.s[0].Post(0, 0, 20, swap))
+	require.NoError(t, r.s[3].Post(0, 0, 21, swap))
+	r.pass(time.Second)
+	if a, b, c := r.s[0].refused, r.s[2].refused, r.s[3].refused; len(a) != 1 || len(b)+len(c) != 0 {
+		t.Errorf("refused %v, %v, %v", a, b, c)
+	}
+	if m := r.plane(0).Map; m[3] != 2 {
+		t.Errorf("map %v", m)
 	}
 }
