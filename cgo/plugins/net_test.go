@@ -167,7 +167,7 @@ func TestNoAllocation(t *testing.T) {
 					to.Release(0)
 				}
 				var err3 error
-				if returned, err3 = from.Returned(1); err != nil || err2 != nil || err3 != nil {
+				if returned, err3 = from.Returned(1, true); err != nil || err2 != nil || err3 != nil {
 					panic(errors.Join(err, err2, err3))
 				}
 			}

@@ -12,12 +12,15 @@ import (
 	"lightpath/internal/require"
 )
 
-// lender is a plane that copies payload only when it is asked to return it.
+// lender is a plane that returns payload only when a rank waits for it.
 type lender struct {
 	transport.Plane
-	sent  int64
-	marks uint64
-	asked []int64 // sent at each question
+	sent     int64
+	marks    uint64
+	returned uint64
+	asked    []int64 // sent at each question
+	received int64
+	urgent   []int64 // received at each urgent question
 }
 
 func (l *lender) Lend(h *wire.Header, payload []byte) (n int, mark uint64, err error) {
@@ -28,9 +31,19 @@ func (l *lender) Lend(h *wire.Header, payload []byte) (n int, mark uint64, err e
 	return n, l.marks, err
 }
 
-func (l *lender) Returned(int) (uint64, error) {
+func (l *lender) Returned(_ int, urgent bool) (uint64, error) {
 	l.asked = append(l.asked, l.sent)
-	return l.marks, nil
+	if urgent {
+		l.urgent = append(l.urgent, l.received)
+		l.returned = l.marks
+	}
+	return l.returned, nil
+}
+
+func (l *lender) Peek(src int) (*wire.Header, []byte, error) {
+	h, payload, err := l.Plane.Peek(src)
+	l.received += int64(len(payload))
+	return h, payload, err
 }
 
 // lend runs a schedule over planes that borrow payload, and returns the planes by rank.
@@ -51,7 +64,7 @@ func lend(t *testing.T, s *schedule.Schedule, progs []*program.Program, count in
 	return lenders
 }
 
-// TestBorrowedPayload runs every schedule over planes that borrow payload.
+// TestBorrowedPayload runs every schedule over planes that borrow payload, and return only what a rank waits for.
 func TestBorrowedPayload(t *testing.T) {
 	for _, n := range []int{2, 4, 5} {
 		schedules(t, n, func(t *testing.T, s *schedule.Schedule, rng *rand.Rand) {
@@ -74,6 +87,21 @@ func TestPlanesKeepLoans(t *testing.T) {
 	for j, l := range lend(t, s, progs, count, planes)[0] {
 		if len(l.asked) == 0 || l.asked[0] != l.sent {
 			t.Errorf("plane %d: asked for payload after %v of %d bytes", j, l.asked, l.sent)
+		}
+	}
+}
+
+// TestPlanesKeepLoansOfReceivers checks that a rank waits for its payload only when it has received all. Before, ranks
+// that slept in an AllToAll copied all that they had sent.
+func TestPlanesKeepLoansOfReceivers(t *testing.T) {
+	const ranks, count = 4, 4000
+	s, err := schedule.Build(schedule.AllToAll, "pairwise", ranks, 0)
+	require.NoError(t, err)
+	progs, err := lowerAll(s, nil, program.Args{Planes: 1, Count: count, ElemSize: 4, MinPiece: 64})
+	require.NoError(t, err)
+	for r, planes := range lend(t, s, progs, count, 1) {
+		if l := planes[0]; len(l.urgent) == 0 || l.urgent[0] != l.received {
+			t.Errorf("rank %d: waited for payload after %v of %d bytes", r, l.urgent, l.received)
 		}
 	}
 }

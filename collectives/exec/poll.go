@@ -204,7 +204,7 @@ func (t *Task) collectReturned(l *lane) (bool, error) {
 			continue
 		}
 		op := &t.ops[loan.id]
-		mark, err := t.borrowers[l.id].Returned(int(op.Peer))
+		mark, err := t.borrowers[l.id].Returned(int(op.Peer), t.awaits(loan.id))
 		if err != nil {
 			return moved, t.failOp(op, err)
 		}
@@ -217,4 +217,38 @@ func (t *Task) collectReturned(l *lane) (bool, error) {
 		l.lent = remove(l.lent, i)
 	}
 	return moved, nil
+}
+
+// awaits reports whether the next operation of a chain, a local operation or the end of the task waits for a send. If it
+// does not, a copy of the send's payload gains nothing.
+func (t *Task) awaits(id program.OpID) bool {
+	lent := 0
+	for i := range t.lanes {
+		lent += len(t.lanes[i].lent)
+	}
+	if t.remaining == lent || t.call.Memory != nil {
+		return true
+	}
+	for _, s := range t.prog.Successors(id) {
+		if t.ops[s].Plane < 0 || t.isNext(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// isNext reports whether an operation is the next send or receive of its chain.
+func (t *Task) isNext(id program.OpID) bool {
+	l := &t.lanes[t.ops[id].Plane]
+	for i := range l.rx {
+		if l.rx[i].id == id {
+			return true
+		}
+	}
+	for i := range l.tx {
+		if l.tx[i].id == id {
+			return true
+		}
+	}
+	return false
 }

@@ -61,12 +61,12 @@ func testBrief(t *testing.T) {
 	rounds = append(rounds, 5, 30)
 	for _, brief := range []int{0, 8} {
 		s := &standstills{rounds: rounds}
-		require.NoError(t, s.run(t, &Options{Spin: 20, Yield: 30, ShortSpin: brief}))
+		require.NoError(t, s.run(t, &Options{Spin: 20, Yield: 30, LongWait: brief}))
 		long := 0
 		for i, n := range rounds {
 			want := 20 + 30
 			if brief > 0 && long >= longWaits {
-				want = brief
+				want = 0
 			}
 			if n > brief {
 				long++
@@ -77,11 +77,28 @@ func testBrief(t *testing.T) {
 				want += 2 // the round after Arm is one more
 			}
 			if s.sleeps[i] != want {
-				t.Errorf("ShortSpin %d: standstill %d of %d polls: first sleep after %d, want %d",
+				t.Errorf("LongWait %d: standstill %d of %d polls: first sleep after %d, want %d",
 					brief, i, n, s.sleeps[i], want)
 			}
 		}
 	}
+}
+
+// TestSlowNetwork checks that a Run learns from the durations of its sleeps whether the network is still slow.
+func TestSlowNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for stop, want := range map[time.Duration]bool{wakeUp / 5: false, 2 * wakeUp: true} {
+			slow, rounds := true, []int{30}
+			for range longWaits {
+				rounds = append(rounds, 3)
+			}
+			s := &standstills{rounds: rounds, stop: stop}
+			require.NoError(t, s.run(t, &Options{Spin: 20, Yield: 30, LongWait: 8, Slow: &slow}))
+			if slow != want {
+				t.Errorf("sleeps of %v: slow %v", stop, slow)
+			}
+		}
+	})
 }
 
 // TestBriefTimeout checks that a Run that sleeps early still times out, and not too early.
@@ -95,10 +112,10 @@ func testBriefTimeout(t *testing.T) {
 	const timeout = 20 * time.Millisecond
 	s := &standstills{rounds: append(rounds, 1<<62), stop: time.Millisecond}
 	begin := time.Now()
-	if err := s.run(t, &Options{Spin: 20, Yield: 30, ShortSpin: 8, Timeout: timeout}); !errors.Is(err, ErrTimeout) {
+	if err := s.run(t, &Options{Spin: 20, Yield: 30, LongWait: 8, Timeout: timeout}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("got %v", err)
 	}
-	if d := time.Since(begin); d < timeout || s.slept != 8+2 {
+	if d := time.Since(begin); d < timeout || s.slept != 2 {
 		t.Errorf("gave up after %v, first sleep after %d polls", d, s.slept)
 	}
 }

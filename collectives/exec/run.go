@@ -12,10 +12,10 @@ type Options struct {
 	// Spin is the number of rounds without progress that Run repeats at once. Yield is the number of further rounds
 	// after each of which it yields the CPU. Then Run blocks. Spinning is useful if every rank has a CPU of its own.
 	Spin, Yield int
-	// ShortSpin, if not 0, replaces Spin + Yield after several waits of this Run have been longer than ShortSpin
-	// rounds: after the first one if *Slow is set. In that case the network is slow, and the kernel may need this CPU.
-	ShortSpin int
-	// Slow says whether the last Run had several such waits. Run sets it for the next; nil: no Run learns from another.
+	// A wait of more than LongWait rounds is long (0: none is). After several long waits of this Run, or the first one if
+	// *Slow is set, Run blocks at once: the network is slow, and the kernel may need this CPU.
+	LongWait int
+	// Slow says whether the last Run had several long waits. Run sets it for the next; nil: no Run learns from another.
 	Slow *bool
 	// Yielder learns from one Run for the next whether yields pay; nil: they always do.
 	Yielder *Yielder
@@ -33,12 +33,14 @@ type Options struct {
 	StallAfter time.Duration
 }
 
-// longWaits is the number of waits of more than Options.ShortSpin rounds after which the network is slow.
+// longWaits is the number of long waits after which the network is slow.
 const longWaits = 8
+
+// wakeUp is more than a wake-up takes. A wait that has blocked for more than that is long.
+const wakeUp = 50 * time.Microsecond
 
 // Limits of one wait for the doorbell of an endpoint.
 const (
-	minWait = time.Millisecond
 	maxWait = 10 * time.Millisecond
 	// sharedWait applies if several endpoints have work. Run can wait for one of them only, and polls the others.
 	sharedWait = 100 * time.Microsecond
@@ -71,7 +73,7 @@ func Run(tasks []*Task, o *Options) error {
 		case err != nil:
 		case d.first == len(d.tasks):
 			if o.Slow != nil {
-				*o.Slow = o.ShortSpin > 0 && d.long >= longWaits
+				*o.Slow = o.LongWait > 0 && d.long >= longWaits
 			}
 			return nil
 		case moved:
@@ -139,9 +141,8 @@ type driver struct {
 	o     *Options
 	first int // all tasks before this one have finished
 	idle  int // consecutive rounds without progress
-	long  int // number of waits of more than ShortSpin rounds
-	most  int // value of long from which Run uses ShortSpin
-	wait  time.Duration
+	long  int // number of long waits
+	most  int // value of long from which Run blocks at once
 	// The present wait may yield, or has begun to block.
 	yields, blocks bool
 	// still is the time of the last progress, stalled that of the last OnStall, looked the end of the last wait.
@@ -195,7 +196,7 @@ func (d *driver) pause() error {
 	if !d.blocks {
 		d.blocks = true
 		d.still = time.Now()
-		d.stalled, d.looked, d.wait = d.still, d.still, minWait
+		d.stalled, d.looked = d.still, d.still
 	}
 	return d.block()
 }
@@ -203,8 +204,8 @@ func (d *driver) pause() error {
 // patience returns the number of rounds without progress before Run blocks.
 func (d *driver) patience() int {
 	switch {
-	case d.o.ShortSpin > 0 && d.long >= d.most:
-		return d.o.ShortSpin
+	case d.o.LongWait > 0 && d.long >= d.most:
+		return 0
 	case !d.yields:
 		return d.o.Spin
 	}
@@ -213,10 +214,10 @@ func (d *driver) patience() int {
 
 // noteProgress records progress.
 func (d *driver) noteProgress() {
-	if d.idle > d.o.ShortSpin {
+	if d.idle > d.o.LongWait || d.blocks && d.looked.Sub(d.still) > wakeUp {
 		d.long++
 	}
-	d.idle, d.wait, d.blocks = 0, minWait, false
+	d.idle, d.blocks = 0, false
 }
 
 // checkSwitches checks the switches of all tasks for failures.
@@ -253,8 +254,7 @@ func (d *driver) block() error {
 	case d.current().call.Memory != nil: // it rings no doorbell
 		e.Wait(armed, sharedWait)
 	default:
-		e.Wait(armed, d.wait)
-		d.wait = min(2*d.wait, maxWait)
+		e.Wait(armed, maxWait)
 	}
 	return d.checkTimeout(time.Now())
 }

@@ -65,8 +65,9 @@ type Borrower interface {
 	// is 0 if Lend copied the payload; the others ascend per destination, from 1.
 	Lend(h *wire.Header, payload []byte) (n int, mark uint64, err error)
 	// Returned returns the largest mark whose sends to dst, and all before it, are complete. After an error it
-	// does not advance, and the plane may read the payloads until the endpoint is closed.
-	Returned(dst int) (mark uint64, err error)
+	// does not advance, and the plane may read the payloads until the endpoint is closed. urgent: the caller waits for
+	// this, and a plane may copy payload in order to return it.
+	Returned(dst int, urgent bool) (mark uint64, err error)
 }
 
 // Abandoner is a Borrower that can stop its use of borrowed payload before the endpoint is closed.

@@ -171,9 +171,9 @@ func (s *Session) setWaiting() {
 		s.opts.Alone = s.opts.Alone && c.SoleRank
 	}
 	c, ref := s.Comms[0], &s.refs[0]
-	s.opts.ShortSpin = 0
+	s.opts.LongWait = 0
 	if !ref.shared() && !ref.onCircuits() {
-		s.opts.ShortSpin = 16 // about as long as a wake-up takes
+		s.opts.LongWait = 16 // about as long as a wake-up takes
 	}
 	if c.LocalRanks <= runtime.NumCPU() {
 		s.opts.Spin, s.opts.Yield = 64, 2000
@@ -188,7 +188,7 @@ func (s *Session) setWaiting() {
 		}
 	}
 	if c.Cfg.Spin >= 0 {
-		s.opts.Spin, s.opts.ShortSpin = c.Cfg.Spin, 0
+		s.opts.Spin, s.opts.LongWait = c.Cfg.Spin, 0
 	}
 }
 

@@ -140,7 +140,7 @@ func (p *plane) send(q *peer, h *wire.Header, payload []byte) (taken int, err er
 
 // Returned implements [transport.Borrower].
 // Hot path: no allocation, no logging.
-func (p *plane) Returned(dst int) (uint64, error) {
+func (p *plane) Returned(dst int, _ bool) (uint64, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	q, err := p.peer(dst)

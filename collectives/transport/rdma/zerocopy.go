@@ -122,7 +122,7 @@ func (p *plane) Lend(h *wire.Header, payload []byte) (n int, mark uint64, err er
 
 // Returned implements [transport.Borrower].
 // Hot path: no allocation, no logging.
-func (p *plane) Returned(dst int) (uint64, error) {
+func (p *plane) Returned(dst int, _ bool) (uint64, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	q, err := p.peer(dst)

@@ -69,7 +69,7 @@ func TestLend(t *testing.T) {
 			if now != want || lent != (mark > 0) {
 				t.Errorf("%s: %+v, want %+v; mark %d", name, now, want, mark)
 			}
-			returned := func() (bool, error) { m, err := p.Returned(1); return m >= mark, err }
+			returned := func() (bool, error) { m, err := p.Returned(1, true); return m >= mark, err }
 			require.NoError(t, until(t, "Returned", returned))
 			clear(payload) // the network checks that the device no longer reads it
 		}
@@ -89,7 +89,7 @@ func TestLend(t *testing.T) {
 		h := &wire.Header{Dst: 1, Plane: 1} // allocated once, because an argument of an interface's method escapes
 		if n := testing.AllocsPerRun(20, func() {
 			_, _, _ = p.Lend(h, mem)
-			_, _ = p.Returned(1)
+			_, _ = p.Returned(1, true)
 			if f, _, _ := e[1].Planes()[1].Peek(0); f != nil {
 				e[1].Planes()[1].Release(0)
 			}
@@ -117,13 +117,13 @@ func TestReturnedWaitsForCompletion(t *testing.T) {
 	}
 	receive(t, e[1].Planes()[0], 0)
 	for range 20 {
-		if got, err := p.Returned(1); got >= mark || err != nil {
+		if got, err := p.Returned(1, true); got >= mark || err != nil {
 			t.Fatalf("Returned %d before mark %d is complete, %v", got, mark, err)
 		}
 		time.Sleep(10 * time.Microsecond)
 	}
 	require.NoError(t, n.Fail(0x11, rdma.AccessErr, 0))
-	err = until(t, "failure", func() (bool, error) { m, err := p.Returned(1); return m >= mark, err })
+	err = until(t, "failure", func() (bool, error) { m, err := p.Returned(1, true); return m >= mark, err })
 	wants(t, err, rdma.ErrDevice, "REM_ACCESS_ERR")
 }
 

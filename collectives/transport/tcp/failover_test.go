@@ -441,7 +441,7 @@ func TestAbandon(t *testing.T) {
 	if len(c.backlog) != 0 {
 		t.Errorf("received %d bytes", len(c.backlog))
 	}
-	if _, err := p.Returned(1); err == nil {
+	if _, err := p.Returned(1, true); err == nil {
 		t.Error("Returned after Abandon returns no error")
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"lightpath/collectives/wire"
 )
 
-// A copy of at most longCopy bytes is made after this number of calls of Returned. The other rank acknowledges the last
-// bytes only when it has a CPU. If both ranks have one, that takes fewer calls; otherwise the caller should not wait.
+// A copy of at most longCopy bytes is made after this number of urgent calls of Returned. The other rank acknowledges
+// the last bytes only when it has a CPU. If both ranks have one, that takes fewer calls; otherwise the caller should not
+// wait.
 const (
 	longCopy = maxPayload
 	asks     = 64
@@ -43,8 +44,8 @@ func (p *plane) Lend(h *wire.Header, payload []byte) (int, uint64, error) {
 }
 
 // Returned implements [transport.Borrower]. The peer's host has received what is returned, or a copy is here. A copy is
-// made if it is short, or if the caller would sleep until the network has taken more.
-func (p *plane) Returned(dst int) (uint64, error) {
+// made if it is short, or if the caller would sleep only until the network has taken more.
+func (p *plane) Returned(dst int, urgent bool) (uint64, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	c, err := p.conn(dst)
@@ -57,7 +58,11 @@ func (p *plane) Returned(dst int) (uint64, error) {
 	c.sent.trim(c.received())
 	if c.sent.lent > 0 {
 		rest := c.sent.end - c.sent.base
-		if c.asked++; rest > copied && !p.e.armed && (rest > longCopy || c.asked < asks) {
+		if urgent {
+			c.asked++
+		}
+		waited := p.e.armed || rest <= longCopy && c.asked >= asks
+		if rest > copied && (!urgent || !waited) {
 			return c.sent.base, nil
 		}
 		c.sent.own()

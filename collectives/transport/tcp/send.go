@@ -21,7 +21,7 @@ type sender struct {
 	txIov  [2]unix.Iovec
 	txMsg  unix.Msghdr
 	sent   journal // if the endpoint has a guard
-	asked  int     // calls of Returned since lent payload was returned
+	asked  int     // urgent calls of Returned since lent payload was returned
 	bundle bundle
 }
 

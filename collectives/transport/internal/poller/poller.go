@@ -142,11 +142,29 @@ func (s *Set) Pending(armed uint32) bool {
 	return s.closed.Load() || s.wakes.Load() != armed || s.ready
 }
 
+// short is the longest sleep without notice to Go's scheduler, which sends a signal to a thread that runs for so long.
+const short = 10 * time.Millisecond
+
+// sleepers is the number of sleeping threads.
+var sleepers atomic.Int32
+
 // Sleep returns true when an event is pending, or false after d. The caller calls it between Enter and Leave.
+//
+// A sleep that Go's scheduler knows of costs more than the system call: the scheduler's monitor takes the processor (P)
+// from the thread, sleeps itself, and is woken with the thread. So a short sleeper keeps its processor if others remain
+// for the program's goroutines. A signal of the scheduler ends the sleep early, like an event.
 func (s *Set) Sleep(d time.Duration) bool {
 	ts := unix.NsecToTimespec(int64(d))
-	n, _, errno := unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.pollfd[0])), 1,
-		uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	var n uintptr
+	var errno unix.Errno
+	if int(sleepers.Add(1)) < runtime.GOMAXPROCS(0) && d <= short {
+		n, _, errno = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.pollfd[0])), 1,
+			uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	} else {
+		n, _, errno = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.pollfd[0])), 1,
+			uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	}
+	sleepers.Add(-1)
 	return n != 0 || errno != 0 // on an error the caller polls again, as after an event
 }
 
