@@ -189,7 +189,8 @@ func (w *world) told(h *host, n *news) {
 // between the ranks of an operation under way. A circuit out of a communicator may have gone dark.
 func (t *truth) isOneMap(h *host, was circuit.Permutation, n *news) bool {
 	port := func(m circuit.Permutation) circuit.Permutation { return m[h.port : h.port+1] }
-	if !(n.m[h.port] == circuit.Dark && h.leadsOut(was[h.port])) && !t.onTheWay(h.port, was, n, port) {
+	wentDark := n.m[h.port] == circuit.Dark && h.leadsOut(was[h.port])
+	if !wentDark && !t.onTheWay(h.port, was, n, port) {
 		return false
 	}
 	for _, g := range h.groups {
