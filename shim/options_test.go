@@ -33,8 +33,8 @@ func TestPlaneMask(t *testing.T) {
 		if s.Request.Planes != 0b101 || len(e.Prog.Lanes) != 3 {
 			t.Errorf("%+v on %d lanes", s, len(e.Prog.Lanes))
 		}
-		for i := range e.Prog.Ops {
-			if p := e.Prog.Ops[i].Plane; p == 1 {
+		for i := range e.Prog.Code {
+			if p := e.Prog.Code[i].Plane; p == 1 {
 				t.Errorf("operation %d is on plane 1", i)
 			}
 		}

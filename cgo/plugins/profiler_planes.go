@@ -14,17 +14,17 @@ import (
 type planeEvents struct {
 	planes  int                  // of the program
 	proxies []C.struct_lpp_proxy // by call, plane, and direction; without event: none
-	steps   []C.uintptr_t        // by operation of the program: a transfer under way, or 0
+	steps   []C.uintptr_t        // by instruction of the program: a transfer under way, or 0
 	holds   []C.uintptr_t        // by plane: it waits for its circuits, or 0
 }
 
 // proxy returns the index of a transfer's proxy.
-func (e *planeEvents) proxy(op *program.Op) int {
-	at, sends := op.Dst, 0
-	if op.Kind == program.Send {
-		at, sends = op.Src, 1
+func (e *planeEvents) proxy(in *program.Instruction) int {
+	at, sends := in.Dst, 0
+	if in.Kind == program.Send {
+		at, sends = in.Src, 1
 	}
-	return 2*(int(at[0].Msg)*e.planes+int(op.Plane)) + sends // Msg is 0 in collectives
+	return 2*(int(at[0].Msg)*e.planes+int(in.Plane)) + sends // Msg is 0 in collectives
 }
 
 func (p *profiler) Bind(number uint64, prog *program.Program) bool {
@@ -36,11 +36,11 @@ func (p *profiler) Bind(number uint64, prog *program.Program) bool {
 	e := planeEvents{
 		planes:  n,
 		proxies: make([]C.struct_lpp_proxy, 2*n*max(1, len(prog.MsgBytes))),
-		steps:   make([]C.uintptr_t, prog.Operations()), holds: make([]C.uintptr_t, n),
+		steps:   make([]C.uintptr_t, prog.Instructions()), holds: make([]C.uintptr_t, n),
 	}
 	for part, count := range prog.Parts() {
-		for i := range part.Ops {
-			e.add(&part.Ops[i], count)
+		for i := range part.Code {
+			e.add(&part.Code[i], count)
 		}
 	}
 	for i := range e.proxies {
@@ -53,21 +53,21 @@ func (p *profiler) Bind(number uint64, prog *program.Program) bool {
 	return true
 }
 
-// add counts an operation of a program that runs so many times.
-func (e *planeEvents) add(op *program.Op, count int) {
-	if !op.Kind.Transfers() {
+// add counts an instruction of a program that runs so many times.
+func (e *planeEvents) add(in *program.Instruction, count int) {
+	if !in.Kind.Transfers() {
 		return
 	}
-	i := e.proxy(op)
+	i := e.proxy(in)
 	o := &e.proxies[i]
 	if o.transfers == 0 {
-		o.plane, o.sends, o.peer = C.int(op.Plane), C.int(i&1), C.int(op.Peer)
+		o.plane, o.sends, o.peer = C.int(in.Plane), C.int(i&1), C.int(in.Peer)
 	}
 	o.transfers += C.int(count)
-	o.size = max(o.size, C.int(min(op.Bytes, math.MaxInt32)))
+	o.size = max(o.size, C.int(min(in.Bytes, math.MaxInt32)))
 }
 
-func (p *profiler) Transfer(number uint64, id program.OpID, transfer *program.Op, ended bool) {
+func (p *profiler) Transfer(number uint64, id program.ID, transfer *program.Instruction, ended bool) {
 	op := p.operations[number]
 	if op == nil {
 		return

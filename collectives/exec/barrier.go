@@ -52,31 +52,31 @@ func (t *Task) endStage(l *lane) (bool, error) {
 		l.finished = true
 		return false, nil
 	}
-	op := &t.ops[st.Reconf]
-	if op.Moves {
-		ok, err := t.drained(l, op)
+	in := &t.code[st.Reconf]
+	if in.Moves {
+		ok, err := t.drained(l, in)
 		if err != nil || !ok {
 			return false, err
 		}
-		target := t.target(l.id, int(op.Config))
-		from := t.epoch(l.id, op.Epoch)
+		target := t.target(l.id, int(in.Config))
+		from := t.epoch(l.id, in.Epoch)
 		t.noteBegin(st.Reconf)
 		if err := t.call.OCS.Post(l.id, from, target); err != nil {
 			return false, t.failPlane(l, err)
 		}
-		l.awaitedEpoch, l.awaitsCircuits, l.posted = from+1, true, t.opsBefore+st.Reconf
+		l.awaitedEpoch, l.awaitsCircuits, l.posted = from+1, true, t.codeBefore+st.Reconf
 	}
 	t.complete(st.Reconf)
 	if t.tracing {
-		t.events[t.opsBefore+st.Reconf].End = 0 // hasCircuits sets it
+		t.events[t.codeBefore+st.Reconf].End = 0 // hasCircuits sets it
 	}
 	l.stage++
 	t.enterStage(l)
 	return true, nil
 }
 
-func (t *Task) drained(l *lane, op *program.Op) (bool, error) {
-	if t.call.SkipDrain != nil && t.call.SkipDrain(l.id, t.epoch(l.id, op.Epoch)) {
+func (t *Task) drained(l *lane, in *program.Instruction) (bool, error) {
+	if t.call.SkipDrain != nil && t.call.SkipDrain(l.id, t.epoch(l.id, in.Epoch)) {
 		return true, nil
 	}
 	ok, err := t.planes[l.id].Drained()

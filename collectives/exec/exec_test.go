@@ -62,12 +62,12 @@ func (tm *team) verify(t testing.TB) {
 		}
 	}
 	events := tm.tasks[0].Events()
-	if n := tm.tasks[0].call.Program.Operations(); len(events) != n {
-		t.Fatalf("%d events of %d operations", len(events), n)
+	if n := tm.tasks[0].call.Program.Instructions(); len(events) != n {
+		t.Fatalf("%d events of %d instructions", len(events), n)
 	}
 	for id, e := range events {
 		if e.Kind != program.Reconfigure && (e.Start == 0 || e.End < e.Start) {
-			t.Fatalf("operation %d has times %v", id, e)
+			t.Fatalf("instruction %d has times %v", id, e)
 		}
 	}
 }

@@ -60,13 +60,13 @@ func (t *Task) sendAndForward(l *lane) (bool, error) {
 
 // sendFrame sends one frame of this rank, unless its step is later than that of a forward.
 func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
-	earliest := t.ops[l.fwd[0]].Step
+	earliest := t.code[l.fwd[0]].Step
 	for _, id := range l.fwd[1:] {
-		earliest = min(earliest, t.ops[id].Step)
+		earliest = min(earliest, t.code[id].Step)
 	}
 	for i := range l.tx {
 		c := &l.tx[i]
-		if t.depsLeft[c.id] != 0 || t.ops[c.id].Step > earliest {
+		if t.depsLeft[c.id] != 0 || t.code[c.id].Step > earliest {
 			continue
 		}
 		took, err := t.offer(l, c, f.Payload())
@@ -85,7 +85,7 @@ func (t *Task) sendFrame(l *lane, f transport.Forwarder) (bool, error) {
 func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 	h, payload, err := f.PeekTransit()
 	if err != nil {
-		return false, t.failOp(&t.ops[l.fwd[0]], err)
+		return false, t.failAt(&t.code[l.fwd[0]], err)
 	}
 	if h == nil {
 		return false, nil
@@ -95,19 +95,19 @@ func (t *Task) forwardFrame(l *lane, f transport.Forwarder) (bool, error) {
 		return false, err
 	}
 	id := l.fwd[i]
-	op := &t.ops[id]
+	in := &t.code[id]
 	length := int64(len(payload))
-	ok, err := f.Forward(t.epoch(l.id, op.Epoch))
+	ok, err := f.Forward(t.epoch(l.id, in.Epoch))
 	if err != nil {
-		return false, t.failOp(op, err)
+		return false, t.failAt(in, err)
 	}
 	if !ok {
 		return false, nil
 	}
 	t.noteBegin(id)
-	if t.bytesDone[id] += length; t.bytesDone[id] == op.Bytes {
+	if t.bytesDone[id] += length; t.bytesDone[id] == in.Bytes {
 		t.complete(id)
-		l.opsLeft--
+		l.txLeft--
 		if next := t.prog.Next[id]; next != program.None {
 			l.fwd[i] = next
 		} else {

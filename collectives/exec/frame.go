@@ -9,25 +9,25 @@ import (
 )
 
 // setHeader sets the fields that all frames of a send share.
-func (t *Task) setHeader(h *wire.Header, op *program.Op) {
+func (t *Task) setHeader(h *wire.Header, in *program.Instruction) {
 	*h = wire.Header{
-		Comm: t.call.Comm, Op: t.call.Op, Step: uint32(op.Step), Epoch: t.frameEpoch(op),
-		Signature: t.prog.Signature, Src: uint16(t.prog.Rank), Dst: uint16(op.Peer), Plane: uint16(op.Plane),
+		Comm: t.call.Comm, Op: t.call.Op, Step: uint32(in.Step), Epoch: t.frameEpoch(in),
+		Signature: t.prog.Signature, Src: uint16(t.prog.Rank), Dst: uint16(in.Peer), Plane: uint16(in.Plane),
 	}
 	if t.prog.P2P {
-		h.Op = pairBit | (t.sendBase[op.Peer] + uint64(op.Step))
+		h.Op = pairBit | (t.sendBase[in.Peer] + uint64(in.Step))
 		h.Step = 0
-		h.Signature = t.messageSignature(op.Src)
+		h.Signature = t.messageSignature(in.Src)
 	}
 }
 
 // frameEpoch returns the epoch of the frames of a send or receive: that of their circuit or, if the kernel forwards, of
 // their whole route.
-func (t *Task) frameEpoch(op *program.Op) uint32 {
-	if t.lanes[op.Plane].steer != nil {
-		return t.epoch(int(op.Plane), op.Route)
+func (t *Task) frameEpoch(in *program.Instruction) uint32 {
+	if t.lanes[in.Plane].steer != nil {
+		return t.epoch(int(in.Plane), in.Route)
 	}
-	return t.epoch(int(op.Plane), op.Epoch)
+	return t.epoch(int(in.Plane), in.Epoch)
 }
 
 // messageSignature returns the signature of a message: a hash of its size and of the size of the whole message.
@@ -37,13 +37,13 @@ func (t *Task) messageSignature(g []program.Segment) uint32 {
 
 // checkFrame compares a frame with the next receive from its source. It returns false without an error if the frame
 // belongs to a later call of this rank; the frame then stays in the plane.
-func (t *Task) checkFrame(op *program.Op, id program.OpID, h *wire.Header, length int) (bool, error) {
-	wantOp, step, sig := t.call.Op, uint32(op.Step), t.prog.Signature
+func (t *Task) checkFrame(in *program.Instruction, id program.ID, h *wire.Header, length int) (bool, error) {
+	wantOp, step, sig := t.call.Op, uint32(in.Step), t.prog.Signature
 	if t.prog.P2P {
-		wantOp, step, sig = pairBit|(t.recvBase[op.Peer]+uint64(op.Step)), 0, t.messageSignature(op.Dst)
+		wantOp, step, sig = pairBit|(t.recvBase[in.Peer]+uint64(in.Step)), 0, t.messageSignature(in.Dst)
 	}
 	if h.Comm != t.call.Comm {
-		return false, t.badFrame(op, h, ErrForeignFrame)
+		return false, t.badFrame(in, h, ErrForeignFrame)
 	}
 	if h.Op != wantOp {
 		switch {
@@ -51,26 +51,26 @@ func (t *Task) checkFrame(op *program.Op, id program.OpID, h *wire.Header, lengt
 			// The frame belongs to a message and this call is a collective, or the reverse.
 			return false, nil
 		case h.Op < wantOp:
-			return false, t.badFrame(op, h, ErrSequence)
+			return false, t.badFrame(in, h, ErrSequence)
 		case t.prog.P2P:
 			// The expected message has no part on this plane, so its size differs.
-			return false, t.badFrame(op, h, ErrSignature)
+			return false, t.badFrame(in, h, ErrSignature)
 		}
 		return false, nil
 	}
-	left := op.Bytes - t.bytesDone[id]
+	left := in.Bytes - t.bytesDone[id]
 	switch {
 	case h.Signature != sig:
-		return false, t.badFrame(op, h, ErrSignature)
-	case int32(h.Src) != op.Peer || int(h.Dst) != t.prog.Rank || int16(h.Plane) != op.Plane:
-		return false, t.badFrame(op, h, ErrForeignFrame)
+		return false, t.badFrame(in, h, ErrSignature)
+	case int32(h.Src) != in.Peer || int(h.Dst) != t.prog.Rank || int16(h.Plane) != in.Plane:
+		return false, t.badFrame(in, h, ErrForeignFrame)
 	case h.Step != step:
-		return false, t.badFrame(op, h, ErrSequence)
-	case h.Epoch != t.frameEpoch(op):
-		return false, t.badFrame(op, h, ErrEpoch)
-	case h.Offset != uint64(op.Base+t.bytesDone[id]) || int(h.Length) != length || int64(length) > left ||
+		return false, t.badFrame(in, h, ErrSequence)
+	case h.Epoch != t.frameEpoch(in):
+		return false, t.badFrame(in, h, ErrEpoch)
+	case h.Offset != uint64(in.Base+t.bytesDone[id]) || int(h.Length) != length || int64(length) > left ||
 		length == 0 || (t.bytesDone[id]+int64(length))%t.prog.ElemSize != 0:
-		return false, t.badFrame(op, h, ErrOffset)
+		return false, t.badFrame(in, h, ErrOffset)
 	}
 	return true, nil
 }
@@ -78,7 +78,7 @@ func (t *Task) checkFrame(op *program.Op, id program.OpID, h *wire.Header, lengt
 // forwardOf returns the index in l.fwd of the forward of a frame for another rank, or -1 if that is in a later stage or
 // call.
 func (t *Task) forwardOf(l *lane, h *wire.Header, length int) (int, error) {
-	first := &t.ops[l.fwd[0]]
+	first := &t.code[l.fwd[0]]
 	if h.Comm != t.call.Comm {
 		return -1, t.badFrame(first, h, ErrForeignFrame)
 	}
@@ -92,18 +92,18 @@ func (t *Task) forwardOf(l *lane, h *wire.Header, length int) (int, error) {
 		return -1, t.badFrame(first, h, ErrSignature)
 	}
 	for i, id := range l.fwd {
-		op := &t.ops[id]
-		if op.Peer != int32(h.Src) || op.FlowDst != int32(h.Dst) {
+		in := &t.code[id]
+		if in.Peer != int32(h.Src) || in.FlowDst != int32(h.Dst) {
 			continue
 		}
 		switch {
-		case h.Step != uint32(op.Step):
-			return -1, t.badFrame(op, h, ErrSequence)
-		case h.Epoch != t.epoch(l.id, op.InEpoch):
-			return -1, t.badFrame(op, h, ErrEpoch)
-		case h.Offset != uint64(op.Base+t.bytesDone[id]), int(h.Length) != length, length == 0,
-			int64(length) > op.Bytes-t.bytesDone[id]:
-			return -1, t.badFrame(op, h, ErrOffset)
+		case h.Step != uint32(in.Step):
+			return -1, t.badFrame(in, h, ErrSequence)
+		case h.Epoch != t.epoch(l.id, in.InEpoch):
+			return -1, t.badFrame(in, h, ErrEpoch)
+		case h.Offset != uint64(in.Base+t.bytesDone[id]), int(h.Length) != length, length == 0,
+			int64(length) > in.Bytes-t.bytesDone[id]:
+			return -1, t.badFrame(in, h, ErrOffset)
 		}
 		return i, nil
 	}
@@ -118,7 +118,7 @@ func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
 	stages := t.prog.Lanes[l.id].Stages
 	for s := l.stage + 1; s < len(stages); s++ {
 		for _, id := range stages[s].Forwards {
-			if op := &t.ops[id]; op.Peer == int32(h.Src) && op.FlowDst == int32(h.Dst) {
+			if in := &t.code[id]; in.Peer == int32(h.Src) && in.FlowDst == int32(h.Dst) {
 				return true
 			}
 		}
@@ -127,24 +127,24 @@ func (t *Task) forwardsLater(l *lane, h *wire.Header) bool {
 }
 
 // badFrame returns an error that describes an unexpected frame.
-func (t *Task) badFrame(op *program.Op, h *wire.Header, err error) error {
+func (t *Task) badFrame(in *program.Instruction, h *wire.Header, err error) error {
 	if errors.Is(err, ErrSignature) && t.prog.P2P {
 		return fmt.Errorf("exec: message %d from rank %d to rank %d: rank %d receives %d bytes, rank %d sends another "+
 			"number (plane %d: %d bytes at offset %d of message %d): %w",
-			t.recvBase[op.Peer]+uint64(op.Step), op.Peer, t.prog.Rank, t.prog.Rank, t.prog.MsgWhole[op.Dst[0].Msg],
-			op.Peer, op.Plane, h.Length, h.Offset, h.Op&^pairBit, err)
+			t.recvBase[in.Peer]+uint64(in.Step), in.Peer, t.prog.Rank, t.prog.Rank, t.prog.MsgWhole[in.Dst[0].Msg],
+			in.Peer, in.Plane, h.Length, h.Offset, h.Op&^pairBit, err)
 	}
 	if errors.Is(err, ErrSignature) {
 		return fmt.Errorf("exec: rank %d made a different call than rank %d (plane %d, operation %d): %w",
-			h.Src, t.prog.Rank, op.Plane, h.Op&^pairBit, err)
+			h.Src, t.prog.Rank, in.Plane, h.Op&^pairBit, err)
 	}
 	return fmt.Errorf("exec: rank %d plane %d operation %d step %d epoch %d: from rank %d to %d a frame of "+
 		"communicator %#x plane %d operation %d step %d epoch %d offset %d length %d: %w",
-		t.prog.Rank, op.Plane, t.call.Op, op.Step, t.epoch(int(op.Plane), op.Epoch), h.Src, h.Dst,
+		t.prog.Rank, in.Plane, t.call.Op, in.Step, t.epoch(int(in.Plane), in.Epoch), h.Src, h.Dst,
 		h.Comm, h.Plane, h.Op&^pairBit, h.Step, h.Epoch, h.Offset, h.Length, err)
 }
 
-// failOp adds rank and operation to an error of a plane.
-func (t *Task) failOp(op *program.Op, err error) error {
-	return fmt.Errorf("exec: rank %d, %s: %w", t.prog.Rank, t.describe(op), err)
+// failAt adds rank and instruction to an error of a plane.
+func (t *Task) failAt(in *program.Instruction, err error) error {
+	return fmt.Errorf("exec: rank %d, %s: %w", t.prog.Rank, t.describe(in), err)
 }

@@ -76,8 +76,8 @@ func TestBorrowedPayload(t *testing.T) {
 	}
 }
 
-// TestPlanesKeepLoans checks that the root of a broadcast, in which no operation waits for a send, asks for its payload
-// after the last send only. Before, a plane would copy payload that leaves the host anyway.
+// TestPlanesKeepLoans checks that the root of a broadcast, in which no instruction waits for a send, asks for its
+// payload after the last send only. Before, a plane would copy payload that leaves the host anyway.
 func TestPlanesKeepLoans(t *testing.T) {
 	const ranks, planes, count = 4, 2, 4000
 	s, err := schedule.Build(schedule.Broadcast, "ring", ranks, 0)

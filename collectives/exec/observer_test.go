@@ -13,19 +13,19 @@ import (
 // diary is an [Observer] that remembers what it is told.
 type diary struct {
 	t           *testing.T
-	begun, over map[program.OpID]int64 // bytes by operation
+	begun, over map[program.ID]int64 // bytes by instruction
 	holds       map[int]bool
 	waits       int
 }
 
-func (d *diary) Transfer(id program.OpID, op *program.Op, ended bool) {
+func (d *diary) Transfer(id program.ID, in *program.Instruction, ended bool) {
 	if _, begun := d.begun[id]; begun != ended {
-		d.t.Errorf("operation %d: begun %v, ended %v", id, begun, ended)
+		d.t.Errorf("instruction %d: begun %v, ended %v", id, begun, ended)
 	}
 	if ended {
-		d.over[id] += op.Bytes
+		d.over[id] += in.Bytes
 	} else {
-		d.begun[id] += op.Bytes
+		d.begun[id] += in.Bytes
 	}
 }
 
@@ -42,7 +42,7 @@ func observe(t *testing.T, tm *team) (waits int) {
 	t.Helper()
 	diaries := make([]*diary, len(tm.tasks))
 	for r, task := range tm.tasks {
-		diaries[r] = &diary{t, map[program.OpID]int64{}, map[program.OpID]int64{}, map[int]bool{}, 0}
+		diaries[r] = &diary{t, map[program.ID]int64{}, map[program.ID]int64{}, map[int]bool{}, 0}
 		c := task.call
 		c.Observer = diaries[r]
 		require.NoError(t, task.Bind(c))
@@ -62,8 +62,8 @@ func observe(t *testing.T, tm *team) (waits int) {
 				continue
 			}
 			want++
-			if n := d.over[program.OpID(id)]; n == 0 || n != d.begun[program.OpID(id)] {
-				t.Errorf("rank %d, operation %d: %d bytes at its end", r, id, n)
+			if n := d.over[program.ID(id)]; n == 0 || n != d.begun[program.ID(id)] {
+				t.Errorf("rank %d, instruction %d: %d bytes at its end", r, id, n)
 			}
 		}
 		if len(d.over) != want || len(d.begun) != want {

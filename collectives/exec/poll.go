@@ -54,7 +54,7 @@ func (t *Task) poll() (bool, error) {
 	return moved, nil
 }
 
-// runLocal runs about localBytes of local operations, and reports whether there were any.
+// runLocal runs about localBytes of local instructions, and reports whether there were any.
 func (t *Task) runLocal() bool {
 	moved := false
 	for left := int64(localBytes); left > 0; moved = true {
@@ -72,23 +72,23 @@ func (t *Task) runLocal() bool {
 	return moved
 }
 
-// runPart executes about n bytes of the present segment of a local operation, in whole elements. It returns the number
-// of bytes.
+// runPart executes about n bytes of the present segment of a local instruction, in whole elements. It returns the
+// number of bytes.
 func (t *Task) runPart(c *chain, n int64) int64 {
-	op := &t.ops[c.id]
-	if c.seg == len(op.Src) {
+	in := &t.code[c.id]
+	if c.seg == len(in.Src) {
 		t.complete(c.id)
 		c.id = program.None
 		return 0
 	}
 	const step = 64 // a multiple of the size of every element
-	from, to := &op.Src[c.seg], &op.Dst[c.seg]
+	from, to := &in.Src[c.seg], &in.Dst[c.seg]
 	src := t.bytes(from, c.off, max(n&^(step-1), step))
 	dst := t.bytes(to, c.off, int64(len(src)))
 	switch {
-	case op.Kind == program.LocalReduce:
+	case in.Kind == program.LocalReduce:
 		t.call.Reduce(dst, src)
-	case op.Scale:
+	case in.Scale:
 		t.call.Scale(dst, src, t.call.Factor)
 	default:
 		copy(dst, src)
@@ -100,7 +100,7 @@ func (t *Task) runPart(c *chain, n int64) int64 {
 // sendLane serves the lane's present stage, and the reconfiguration at its end.
 func (t *Task) sendLane(l *lane) (bool, error) {
 	moved := false
-	if l.awaitsCircuits && l.opsLeft > 0 {
+	if l.awaitsCircuits && l.txLeft > 0 {
 		if ok, err := t.hasCircuits(l); err != nil || !ok {
 			return false, err
 		}
@@ -133,7 +133,7 @@ func (t *Task) sendLane(l *lane) (bool, error) {
 		}
 		i++
 	}
-	if l.opsLeft == 0 {
+	if l.txLeft == 0 {
 		m, err := t.endStage(l)
 		return moved || m, err
 	}
@@ -143,7 +143,7 @@ func (t *Task) sendLane(l *lane) (bool, error) {
 // send sends frames to one destination until the plane accepts no more, at most burst.
 func (t *Task) send(l *lane, c *txChain) (bool, error) {
 	moved := false
-	for n := 0; n < burst && c.id != program.None && t.isReady(c.id) && t.ops[c.id].Step <= l.lastStep; n++ {
+	for n := 0; n < burst && c.id != program.None && t.isReady(c.id) && t.code[c.id].Step <= l.lastStep; n++ {
 		took, err := t.offer(l, c, math.MaxInt)
 		if err != nil || took == 0 {
 			return moved, err
@@ -155,13 +155,13 @@ func (t *Task) send(l *lane, c *txChain) (bool, error) {
 
 // offer offers at most limit bytes of a chain to the plane. It returns the number of bytes that the plane accepted.
 func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
-	op := &t.ops[c.id]
+	in := &t.code[c.id]
 	done := t.bytesDone[c.id]
 	if done == 0 {
-		t.setHeader(&c.header, op)
+		t.setHeader(&c.header, in)
 	}
-	g := &op.Src[c.seg]
-	c.header.Offset = uint64(op.Base + done)
+	g := &in.Src[c.seg]
+	c.header.Offset = uint64(in.Base + done)
 	payload := t.bytes(g, c.off, min(g.Len, int64(limit)))
 	var took int
 	var err error
@@ -173,7 +173,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 		took, err = t.planes[l.id].TrySend(&c.header, payload)
 	}
 	if err != nil {
-		return 0, t.failOp(op, err)
+		return 0, t.failAt(in, err)
 	}
 	if took == 0 {
 		return 0, nil
@@ -181,32 +181,32 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	t.noteBegin(c.id)
 	t.bytesDone[c.id] = done + int64(took)
 	c.advance(g, took)
-	if t.bytesDone[c.id] == op.Bytes {
+	if t.bytesDone[c.id] == in.Bytes {
 		if c.mark == 0 {
 			t.complete(c.id)
-		} else { // the plane still reads the payload, and dependent operations may write there
+		} else { // the plane still reads the payload, and dependent instructions may write there
 			l.lent = append(l.lent, loan{c.id, c.mark})
 		}
-		l.opsLeft--
+		l.txLeft--
 		*c = txChain{chain: chain{id: t.prog.Next[c.id]}}
 	}
 	return took, nil
 }
 
 // collectReturned completes the sends whose payload the plane has returned. While the lane has more to send, it asks
-// only for sends that other operations wait for: a plane may copy payload in order to return it.
+// only for sends that other instructions wait for: a plane may copy payload in order to return it.
 func (t *Task) collectReturned(l *lane) (bool, error) {
 	moved := false
 	for i := 0; i < len(l.lent); {
 		loan := &l.lent[i]
-		if l.opsLeft > 0 && len(t.prog.Successors(loan.id)) == 0 && t.call.Memory == nil {
+		if l.txLeft > 0 && len(t.prog.Successors(loan.id)) == 0 && t.call.Memory == nil {
 			i++
 			continue
 		}
-		op := &t.ops[loan.id]
-		mark, err := t.borrowers[l.id].Returned(int(op.Peer), t.awaits(loan.id))
+		in := &t.code[loan.id]
+		mark, err := t.borrowers[l.id].Returned(int(in.Peer), t.awaits(loan.id))
 		if err != nil {
-			return moved, t.failOp(op, err)
+			return moved, t.failAt(in, err)
 		}
 		if mark < loan.mark {
 			i++
@@ -219,9 +219,9 @@ func (t *Task) collectReturned(l *lane) (bool, error) {
 	return moved, nil
 }
 
-// awaits reports whether the next operation of a chain, a local operation or the end of the task waits for a send. If it
-// does not, a copy of the send's payload gains nothing.
-func (t *Task) awaits(id program.OpID) bool {
+// awaits reports whether the next instruction of a chain, a local instruction or the end of the task waits for a send.
+// If it does not, a copy of the send's payload gains nothing.
+func (t *Task) awaits(id program.ID) bool {
 	lent := 0
 	for i := range t.lanes {
 		lent += len(t.lanes[i].lent)
@@ -230,7 +230,7 @@ func (t *Task) awaits(id program.OpID) bool {
 		return true
 	}
 	for _, s := range t.prog.Successors(id) {
-		if t.ops[s].Plane < 0 || t.isNext(s) {
+		if t.code[s].Plane < 0 || t.isNext(s) {
 			return true
 		}
 	}
@@ -238,8 +238,8 @@ func (t *Task) awaits(id program.OpID) bool {
 }
 
 // isNext reports whether an operation is the next send or receive of its chain.
-func (t *Task) isNext(id program.OpID) bool {
-	l := &t.lanes[t.ops[id].Plane]
+func (t *Task) isNext(id program.ID) bool {
+	l := &t.lanes[t.code[id].Plane]
 	for i := range l.rx {
 		if l.rx[i].id == id {
 			return true

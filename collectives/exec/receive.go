@@ -27,25 +27,25 @@ func (t *Task) receiveLane(l *lane) (bool, error) {
 	return moved, nil
 }
 
-// receive consumes frames of one source. If the operation of a frame has incomplete dependencies, the frame stays in
+// receive consumes frames of one source. If the instruction of a frame has incomplete dependencies, the frame stays in
 // the plane, which keeps the frames of a source in order.
 func (t *Task) receive(l *lane, c *chain) (bool, error) {
 	lander := t.landers[l.id]
 	moved := false
 	for n := 0; n < burst && c.id != program.None && t.isReady(c.id); n++ {
-		op := &t.ops[c.id]
+		in := &t.code[c.id]
 		var took int
 		var err error
-		if lander != nil && op.Kind == program.Recv {
-			took, err = t.land(lander, op, c)
+		if lander != nil && in.Kind == program.Recv {
+			took, err = t.land(lander, in, c)
 		} else {
-			took, err = t.take(t.planes[l.id], op, c)
+			took, err = t.take(t.planes[l.id], in, c)
 		}
 		if err != nil || took == 0 {
 			return moved, err
 		}
 		moved = true
-		if t.bytesDone[c.id] += int64(took); t.bytesDone[c.id] == op.Bytes {
+		if t.bytesDone[c.id] += int64(took); t.bytesDone[c.id] == in.Bytes {
 			t.complete(c.id)
 			*c = chain{id: t.prog.Next[c.id]}
 		}
@@ -53,41 +53,41 @@ func (t *Task) receive(l *lane, c *chain) (bool, error) {
 	return moved, nil
 }
 
-// take consumes the next frame of op if it has arrived, and returns its size.
-func (t *Task) take(plane transport.Plane, op *program.Op, c *chain) (int, error) {
-	h, payload, err := plane.Peek(int(op.Peer))
+// take consumes the next frame of an instruction if it has arrived, and returns its size.
+func (t *Task) take(plane transport.Plane, in *program.Instruction, c *chain) (int, error) {
+	h, payload, err := plane.Peek(int(in.Peer))
 	if err != nil {
-		return 0, t.failOp(op, err)
+		return 0, t.failAt(in, err)
 	}
 	if h == nil {
 		return 0, nil
 	}
-	if ours, err := t.checkFrame(op, c.id, h, len(payload)); err != nil || !ours {
+	if ours, err := t.checkFrame(in, c.id, h, len(payload)); err != nil || !ours {
 		return 0, err
 	}
 	t.noteBegin(c.id)
-	t.place(op, c, payload)
-	plane.Release(int(op.Peer))
+	t.place(in, c, payload)
+	plane.Release(int(in.Peer))
 	return len(payload), nil
 }
 
-// land receives the available part of op's next frame directly into its destination, and returns the number of bytes.
-// It checks the header before every part.
-func (t *Task) land(plane transport.Lander, op *program.Op, c *chain) (int, error) {
-	h, err := plane.Head(int(op.Peer))
+// land receives the available part of the next frame of an instruction directly into its destination, and returns the
+// number of bytes. It checks the header before every part.
+func (t *Task) land(plane transport.Lander, in *program.Instruction, c *chain) (int, error) {
+	h, err := plane.Head(int(in.Peer))
 	if err != nil {
-		return 0, t.failOp(op, err)
+		return 0, t.failAt(in, err)
 	}
 	if h == nil {
 		return 0, nil
 	}
-	if ours, err := t.checkFrame(op, c.id, h, int(h.Length)); err != nil || !ours {
+	if ours, err := t.checkFrame(in, c.id, h, int(h.Length)); err != nil || !ours {
 		return 0, err
 	}
-	g := &op.Dst[c.seg]
-	n, err := plane.Land(int(op.Peer), t.bytes(g, c.off, int64(h.Length)))
+	g := &in.Dst[c.seg]
+	n, err := plane.Land(int(in.Peer), t.bytes(g, c.off, int64(h.Length)))
 	if err != nil {
-		return 0, t.failOp(op, err)
+		return 0, t.failAt(in, err)
 	}
 	if n > 0 {
 		t.noteBegin(c.id)
@@ -103,14 +103,14 @@ func (c *chain) advance(g *program.Segment, n int) {
 	}
 }
 
-// place copies or reduces the payload of a frame into the destination of op.
-func (t *Task) place(op *program.Op, c *chain, payload []byte) {
+// place copies or reduces the payload of a frame into the destination of the instruction.
+func (t *Task) place(in *program.Instruction, c *chain, payload []byte) {
 	for len(payload) > 0 {
-		g := &op.Dst[c.seg]
+		g := &in.Dst[c.seg]
 		dst := t.bytes(g, c.off, int64(len(payload)))
-		if op.Kind == program.RecvReduce {
-			if op.Init != nil && op.Init[c.seg].Len > 0 {
-				copy(dst, t.bytes(&op.Init[c.seg], c.off, int64(len(dst))))
+		if in.Kind == program.RecvReduce {
+			if in.Init != nil && in.Init[c.seg].Len > 0 {
+				copy(dst, t.bytes(&in.Init[c.seg], c.off, int64(len(dst))))
 			}
 			t.call.Reduce(dst, payload[:len(dst)])
 		} else {

@@ -14,7 +14,7 @@ import (
 // switching reports whether the task waits for a reconfiguration of a plane with kernel forwarding.
 func (t *Task) switching() bool {
 	for i := range t.lanes {
-		if l := &t.lanes[i]; l.steer != nil && l.awaitsCircuits && l.opsLeft > 0 {
+		if l := &t.lanes[i]; l.steer != nil && l.awaitsCircuits && l.txLeft > 0 {
 			return true
 		}
 	}
@@ -28,30 +28,30 @@ func (t *Task) countForwarded(l *lane) (bool, error) {
 	moved := false
 	for asked, seen := false, int64(0); l.nextForward < len(st.TX); l.nextForward++ {
 		id := st.TX[l.nextForward]
-		op := &t.ops[id]
-		if op.Kind != program.Forward {
+		in := &t.code[id]
+		if in.Kind != program.Forward {
 			continue
 		}
-		l.lastStep = op.Step
+		l.lastStep = in.Step
 		if !asked {
 			var err error
 			want := l.forwardDue
 			if len(l.tx) > 0 { // enough to raise the limit
-				want = l.forwarded + op.Bytes
+				want = l.forwarded + in.Bytes
 			}
 			if seen, err = l.steer.Transit(t.call.Comm, t.call.Op, want); err != nil {
-				return moved, t.failOp(op, err)
+				return moved, t.failAt(in, err)
 			}
 			asked = true
 		}
 		if seen > l.forwarded {
 			t.noteBegin(id)
 		}
-		if t.bytesDone[id] = min(op.Bytes, max(seen-l.forwarded, 0)); t.bytesDone[id] < op.Bytes {
+		if t.bytesDone[id] = min(in.Bytes, max(seen-l.forwarded, 0)); t.bytesDone[id] < in.Bytes {
 			return moved, nil
 		}
-		l.forwarded += op.Bytes
-		l.opsLeft--
+		l.forwarded += in.Bytes
+		l.txLeft--
 		t.complete(id)
 		moved = true
 	}

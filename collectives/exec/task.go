@@ -103,13 +103,13 @@ func (p *Pairs) Received(rank int) uint64 { return p.recv[rank] }
 // Task runs a program for one call at a time. Its zero value is ready for Bind. Reuse a Task for later calls, so that
 // it allocates its state once. A Task belongs to one goroutine at a time.
 type Task struct {
-	call      Call
-	prog      *program.Program // program of the call, or of the present section
-	ops       []program.Op     // operations of prog, or of the present repetition
-	base      []uint32         // by plane: epoch at the start of ops
-	opsBefore program.OpID     // number of operations of earlier sections and repetitions
+	call       Call
+	prog       *program.Program      // program of the call, or of the present section
+	code       []program.Instruction // instructions of prog, or of the present repetition
+	base       []uint32              // by plane: epoch at the start of code
+	codeBefore program.ID            // number of instructions of earlier sections and repetitions
 	// section and repetition are the numbers of the present section and of its repetition. repeated and mapRoom are memory
-	// for the operations and the next map of a repetition.
+	// for the instructions and the next map of a repetition.
 	section, repetition int
 	repeated            program.Repetition
 	mapRoom             circuit.Permutation
@@ -122,10 +122,10 @@ type Task struct {
 
 	endpoint  transport.Endpoint // endpoint of planes
 	regions   []Buffer           // the three buffers, then the messages
-	depsLeft  []int32            // by operation: incomplete dependencies
-	bytesDone []int64            // by operation: bytes moved
-	ready     []program.OpID     // local operations without incomplete dependencies
-	local     chain              // the running local operation
+	depsLeft  []int32            // by instruction: incomplete dependencies
+	bytesDone []int64            // by instruction: bytes moved
+	ready     []program.ID       // local instructions without incomplete dependencies
+	local     chain              // the running local instruction
 	lanes     []lane
 	remaining int
 	bound     bool
@@ -135,7 +135,7 @@ type Task struct {
 	after              *Task // previous task of the same Run and endpoint
 	traced, tracing    bool  // by Trace; or for an observer
 	events             []Event
-	opsLeft            []int32 // by message: incomplete operations; only with Call.Memory
+	partsLeft          []int32 // by message: incomplete instructions; only with Call.Memory
 	measuring          bool
 	firstByte          int64 // time of the first bytes on any plane; 0: none yet, or not measured
 }
@@ -145,10 +145,10 @@ type lane struct {
 	id           int
 	steer        transport.Steerer // nil if this rank forwards itself
 	tx           []txChain         // by destination: next send of the present stage
-	fwd          []program.OpID    // by flow: next forward of the present stage
+	fwd          []program.ID      // by flow: next forward of the present stage
 	rx           []chain           // by source: next receive
 	stage        int
-	opsLeft      int32 // incomplete sends and forwards of the stage
+	txLeft       int32 // incomplete sends and forwards of the stage
 	forwardsOwed int   // frames to forward before the next send of this rank (see sendAndForward)
 	lastStep     int32 // last step of which this rank may send (see countForwarded)
 	// Only if the kernel forwards: nextForward is the index in Stage.TX of the next forward. forwarded is the number of
@@ -158,29 +158,29 @@ type lane struct {
 	// awaitsCircuits is set until the plane has reached epoch awaitedEpoch. The rank sends nothing meanwhile.
 	awaitedEpoch        uint32
 	awaitsCircuits      bool
-	holdReported        bool         // the observer knows that the plane waits
-	posted              program.OpID // reconfiguration for which awaitsCircuits is set; index of events
-	finished            bool         // all of TX is complete, and all reconfigurations are posted
-	firstByte, lastByte int64        // times of the first and last bytes, 0 for none; see MeasureDelivery
-	lent                []loan       // sends whose payload the plane has not returned yet
+	holdReported        bool       // the observer knows that the plane waits
+	posted              program.ID // reconfiguration for which awaitsCircuits is set; index of events
+	finished            bool       // all of TX is complete, and all reconfigurations are posted
+	firstByte, lastByte int64      // times of the first and last bytes, 0 for none; see MeasureDelivery
+	lent                []loan     // sends whose payload the plane has not returned yet
 }
 
 // loan is a send of borrowed payload. It completes when the plane has returned payload up to mark.
 type loan struct {
-	id   program.OpID
+	id   program.ID
 	mark uint64
 }
 
-// chain is a position in a chain of operations or in the local work.
+// chain is a position in a chain of instructions or in the local work.
 type chain struct {
-	id  program.OpID
+	id  program.ID
 	seg int
 	off int64 // offset in the segment
 }
 
 type txChain struct {
 	chain
-	mark   uint64 // mark of the operation's borrowed payload, 0 for none
+	mark   uint64 // mark of the instruction's borrowed payload, 0 for none
 	header wire.Header
 }
 
@@ -217,19 +217,19 @@ func (t *Task) Bind(c Call) error {
 
 // begin prepares the call's program, or its first section.
 func (t *Task) begin() {
-	t.section, t.repetition, t.opsBefore = 0, 0, 0
-	t.ops = t.prog.Ops
+	t.section, t.repetition, t.codeBefore = 0, 0, 0
+	t.code = t.prog.Code
 	t.lanes = resize(t.lanes, len(t.prog.Lanes))
 	for i := range t.lanes {
 		t.bindLane(i)
 	}
 	if t.tracing {
-		t.events = resize(t.events, t.prog.Operations())
+		t.events = resize(t.events, t.prog.Instructions())
 	}
 	if t.prog.Sections != nil {
 		t.enterSection()
 	}
-	t.loadOps()
+	t.loadCode()
 	t.enterNext()
 }
 
@@ -247,19 +247,19 @@ func (t *Task) enterNext() {
 		for j := range t.base {
 			t.base[j] += t.prog.Switches(j)
 		}
-		t.opsBefore += program.OpID(len(t.ops))
+		t.codeBefore += program.ID(len(t.code))
 		t.section, t.repetition = next, turn
 		t.enterSection()
-		t.loadOps()
+		t.loadCode()
 	}
 }
 
-// enterSection sets the operations of the present repetition.
+// enterSection sets the instructions of the present repetition.
 func (t *Task) enterSection() {
 	s := &t.call.Program.Sections[t.section]
 	t.prog = s.Program
 	s.Repetition(t.repetition, &t.repeated)
-	t.ops = t.repeated.Ops
+	t.code = t.repeated.Code
 }
 
 // target returns the target map of a reconfiguration in the present repetition. It is valid until the next call.
@@ -270,9 +270,9 @@ func (t *Task) target(plane, config int) circuit.Permutation {
 	return t.call.Program.Sections[t.section].Map(plane, config, t.repetition, &t.mapRoom)
 }
 
-// loadOps prepares the operations of the present repetition.
-func (t *Task) loadOps() {
-	t.bindOps()
+// loadCode prepares the instructions of the present repetition.
+func (t *Task) loadCode() {
+	t.bindCode()
 	for i := range t.lanes {
 		t.loadLane(i)
 	}
@@ -326,8 +326,8 @@ func (t *Task) bindPlanes() {
 	}
 }
 
-func (t *Task) bindOps() {
-	n := len(t.ops)
+func (t *Task) bindCode() {
+	n := len(t.code)
 	t.remaining = n
 	t.depsLeft = resize(t.depsLeft, n)
 	copy(t.depsLeft, t.prog.NumDeps)
@@ -335,7 +335,7 @@ func (t *Task) bindOps() {
 	clear(t.bytesDone)
 	t.ready, t.local = t.ready[:0], chain{id: program.None}
 	if cap(t.ready) < len(t.prog.Local) {
-		t.ready = make([]program.OpID, 0, len(t.prog.Local))
+		t.ready = make([]program.ID, 0, len(t.prog.Local))
 	}
 	for _, id := range t.prog.Local {
 		if t.depsLeft[id] == 0 {
@@ -343,8 +343,8 @@ func (t *Task) bindOps() {
 		}
 	}
 	if t.tracing {
-		for i := range t.ops {
-			t.events[int(t.opsBefore)+i] = Event{Plane: t.ops[i].Plane, Kind: t.ops[i].Kind}
+		for i := range t.code {
+			t.events[int(t.codeBefore)+i] = Event{Plane: t.code[i].Plane, Kind: t.code[i].Kind}
 		}
 	}
 }
@@ -363,7 +363,7 @@ func (t *Task) bindLane(i int) {
 	}
 }
 
-// loadLane prepares a lane for the operations of the present repetition.
+// loadLane prepares a lane for the instructions of the present repetition.
 func (t *Task) loadLane(i int) {
 	l := &t.lanes[i]
 	pl := &t.prog.Lanes[i]
@@ -378,7 +378,7 @@ func (t *Task) loadLane(i int) {
 // enterStage loads the chains of the lane's present stage.
 func (t *Task) enterStage(l *lane) {
 	st := &t.prog.Lanes[l.id].Stages[l.stage]
-	l.opsLeft, l.forwardsOwed, l.lastStep = st.Ops, 0, math.MaxInt32
+	l.txLeft, l.forwardsOwed, l.lastStep = int32(len(st.TX)), 0, math.MaxInt32
 	l.tx = l.tx[:0]
 	for _, id := range st.Sends {
 		l.tx = append(l.tx, txChain{chain: chain{id: id}})
@@ -417,8 +417,8 @@ func (t *Task) bytes(g *program.Segment, off, n int64) []byte {
 	return unsafe.Slice((*byte)(at), min(n, g.Len-off))
 }
 
-// complete marks an operation as complete and updates the operations that depend on it.
-func (t *Task) complete(id program.OpID) {
+// complete marks an instruction as complete and updates the instructions that depend on it.
+func (t *Task) complete(id program.ID) {
 	t.remaining--
 	if t.call.Memory != nil {
 		t.noteMessage(id)
@@ -428,7 +428,7 @@ func (t *Task) complete(id program.OpID) {
 	}
 	for _, s := range t.prog.Successors(id) {
 		t.depsLeft[s]--
-		if t.depsLeft[s] == 0 && t.ops[s].Plane < 0 {
+		if t.depsLeft[s] == 0 && t.code[s].Plane < 0 {
 			t.ready = append(t.ready, s)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"lightpath/internal/monotonic"
 )
 
-// Event has the times of an operation's first and last bytes in nanoseconds of CLOCK_MONOTONIC, which all processes of
-// a host share.
+// Event has the times of an instruction's first and last bytes in nanoseconds of CLOCK_MONOTONIC, which all processes
+// of a host share.
 //
 // A reconfiguration starts with this rank's request and ends when its next send may start. End is 0 if no send follows.
 // Start is 0 if this rank does not take part.
@@ -20,8 +20,8 @@ type Event struct {
 // Observer is told what a task does while it runs, on the goroutine that runs it.
 type Observer interface {
 	// Transfer reports the first bytes of a send or receive or, if ended is set, its last ones. id counts the
-	// operations of the call from 0, over all sections. op is valid during the call.
-	Transfer(id program.OpID, op *program.Op, ended bool)
+	// instructions of the call from 0, over all sections. The pointer is valid during the call.
+	Transfer(id program.ID, in *program.Instruction, ended bool)
 	// Hold reports that a plane with something to send waits for its circuits or, if ended is set, has them now. A task
 	// that fails may not report the end of a transfer or wait.
 	Hold(plane int, ended bool)
@@ -30,7 +30,7 @@ type Observer interface {
 // Trace turns the recording of events on or off, from the next Bind on.
 func (t *Task) Trace(on bool) { t.traced = on }
 
-// Events returns the events of the last run, or nil if tracing is off. There is one event per operation, in the order
+// Events returns the events of the last run, or nil if tracing is off. There is one event per instruction, in the order
 // of the program or of its sections and their repetitions. The slice is valid until the next Bind.
 func (t *Task) Events() []Event {
 	if !t.tracing {
@@ -39,32 +39,32 @@ func (t *Task) Events() []Event {
 	return t.events
 }
 
-// noteBegin records the time of an operation's first bytes.
-func (t *Task) noteBegin(id program.OpID) {
+// noteBegin records the time of an instruction's first bytes.
+func (t *Task) noteBegin(id program.ID) {
 	if !t.tracing {
 		return
 	}
-	e, op := &t.events[t.opsBefore+id], &t.ops[id]
+	e, in := &t.events[t.codeBefore+id], &t.code[id]
 	if e.Start != 0 {
 		return
 	}
 	e.Start = monotonic.Now()
-	if op.Plane >= 0 {
-		e.Epoch = t.epoch(int(op.Plane), op.Epoch)
+	if in.Plane >= 0 {
+		e.Epoch = t.epoch(int(in.Plane), in.Epoch)
 	}
 	t.observe(id, false)
 }
 
-// noteEnd records the time of an operation's last bytes.
-func (t *Task) noteEnd(id program.OpID) {
-	t.events[t.opsBefore+id].End = monotonic.Now()
+// noteEnd records the time of an instruction's last bytes.
+func (t *Task) noteEnd(id program.ID) {
+	t.events[t.codeBefore+id].End = monotonic.Now()
 	t.observe(id, true)
 }
 
 // observe tells the observer of a transfer.
-func (t *Task) observe(id program.OpID, ended bool) {
-	if op := &t.ops[id]; t.call.Observer != nil && op.Kind.Transfers() {
-		t.call.Observer.Transfer(t.opsBefore+id, op, ended)
+func (t *Task) observe(id program.ID, ended bool) {
+	if in := &t.code[id]; t.call.Observer != nil && in.Kind.Transfers() {
+		t.call.Observer.Transfer(t.codeBefore+id, in, ended)
 	}
 }
 

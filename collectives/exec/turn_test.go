@@ -126,7 +126,7 @@ func TestBlockedPlaneHoldsNoOther(t *testing.T) {
 			for j, g := range gates[r] {
 				var share int64
 				for _, id := range p.Lanes[j].TX {
-					share += p.Ops[id].Bytes
+					share += p.Code[id].Bytes
 				}
 				if j == 1 {
 					share = 0

@@ -6,7 +6,7 @@ import (
 	"lightpath/collectives/program"
 )
 
-// Wait describes what an unfinished task waits for: the first blocked operation without incomplete dependencies, by
+// Wait describes what an unfinished task waits for: the first blocked instruction without incomplete dependencies, by
 // plane.
 type Wait struct {
 	Rank        int    // the waiting rank
@@ -16,7 +16,7 @@ type Wait struct {
 	Plane       int
 	Step        int
 	Epoch       uint32
-	Done, Bytes int64  // bytes moved, bytes of the operation
+	Done, Bytes int64  // bytes moved, bytes of the instruction
 	Detail      string // the switch's description of a reconfiguration in progress
 }
 
@@ -37,7 +37,7 @@ func (w Wait) String() string {
 		}
 		return s
 	}
-	return "local operation"
+	return "local instruction"
 }
 
 // Waiting returns what t waits for, and false if it waits for nothing. It queries the switch about a reconfiguration in
@@ -77,7 +77,7 @@ func (t *Task) Blocked() (Wait, bool) {
 	return Wait{Rank: t.prog.Rank, Op: t.call.Op, Peer: -1, Plane: -1}, true
 }
 
-// BlockedBy is like Blocked, but returns an operation that waits for one of some ranks.
+// BlockedBy is like Blocked, but returns an instruction that waits for one of some ranks.
 func (t *Task) BlockedBy(some func(rank int) bool) (Wait, bool) {
 	if !t.bound || t.remaining == 0 {
 		return Wait{}, false
@@ -89,12 +89,12 @@ func (t *Task) BlockedBy(some func(rank int) bool) (Wait, bool) {
 	for i := range t.lanes {
 		l := &t.lanes[i]
 		for _, c := range l.rx {
-			if t.depsLeft[c.id] == 0 && some(int(t.ops[c.id].Peer)) {
+			if t.depsLeft[c.id] == 0 && some(int(t.code[c.id].Peer)) {
 				return t.waitOf(c.id), true
 			}
 		}
 		for _, c := range l.tx {
-			if t.depsLeft[c.id] == 0 && some(int(t.ops[c.id].Peer)) {
+			if t.depsLeft[c.id] == 0 && some(int(t.code[c.id].Peer)) {
 				return t.waitOf(c.id), true
 			}
 		}
@@ -103,9 +103,9 @@ func (t *Task) BlockedBy(some func(rank int) bool) (Wait, bool) {
 }
 
 func (t *Task) waitOfLane(l *lane) (Wait, bool) {
-	if l.awaitsCircuits && l.opsLeft > 0 || !l.finished && l.opsLeft == 0 {
+	if l.awaitsCircuits && l.txLeft > 0 || !l.finished && l.txLeft == 0 {
 		w := Wait{Rank: t.prog.Rank, Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.awaitedEpoch}
-		if l.awaitsCircuits && l.opsLeft > 0 {
+		if l.awaitsCircuits && l.txLeft > 0 {
 			w.Epoch--
 		}
 		return w, true
@@ -124,15 +124,15 @@ func (t *Task) waitOfLane(l *lane) (Wait, bool) {
 	return Wait{}, false
 }
 
-func (t *Task) waitOf(id program.OpID) Wait {
-	w := t.describe(&t.ops[id])
+func (t *Task) waitOf(id program.ID) Wait {
+	w := t.describe(&t.code[id])
 	w.Done = t.bytesDone[id]
 	return w
 }
 
-func (t *Task) describe(op *program.Op) Wait {
+func (t *Task) describe(in *program.Instruction) Wait {
 	return Wait{
-		Rank: t.prog.Rank, Op: t.call.Op, Kind: op.Kind, Peer: int(op.Peer), Plane: int(op.Plane), Step: int(op.Step),
-		Epoch: t.epoch(int(op.Plane), op.Epoch), Bytes: op.Bytes,
+		Rank: t.prog.Rank, Op: t.call.Op, Kind: in.Kind, Peer: int(in.Peer), Plane: int(in.Plane), Step: int(in.Step),
+		Epoch: t.epoch(int(in.Plane), in.Epoch), Bytes: in.Bytes,
 	}
 }

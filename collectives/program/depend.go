@@ -31,16 +31,16 @@ func (l *lowering) at(g Segment) memory {
 
 func (l *lowering) sameMemory(a, b Segment) bool { return l.at(a) == l.at(b) && a.Len == b.Len }
 
-// depend sets Deps. An operation depends on each earlier one that writes what it reads, reads what it writes or writes
-// what it writes.
+// depend sets Deps. An instruction depends on each earlier one that writes what it reads, reads what it writes or
+// writes what it writes.
 //
-// All boundaries of segments divide memory into cells, so an operation accesses whole cells. For each cell the tracker
-// keeps the last writer and the readers since then.
+// All boundaries of segments divide memory into cells, so an instruction accesses whole cells. For each cell the
+// tracker keeps the last writer and the readers since then.
 func (l *lowering) depend() error {
 	t := tracker{l: l}
 	t.cut()
-	for id := range l.p.Ops {
-		if err := t.visit(OpID(id)); err != nil {
+	for id := range l.p.Code {
+		if err := t.visit(ID(id)); err != nil {
 			return err
 		}
 	}
@@ -52,23 +52,23 @@ type tracker struct {
 	bounds  [3][]int64 // by space, ascending
 	cells   [3][]cell
 	readers []reader // memory of the cells' lists
-	deps    []OpID
+	deps    []ID
 }
 
 type cell struct {
-	writer  OpID
+	writer  ID
 	readers int32 // head of a list in tracker.readers, -1 for none
 }
 
 type reader struct {
-	op   OpID
+	in   ID
 	next int32
 }
 
 func (t *tracker) cut() {
-	for i := range t.l.p.Ops {
-		op := &t.l.p.Ops[i]
-		for _, list := range [2][]Segment{op.Src, op.Dst} {
+	for i := range t.l.p.Code {
+		in := &t.l.p.Code[i]
+		for _, list := range [2][]Segment{in.Src, in.Dst} {
 			for _, g := range list {
 				m := t.l.at(g)
 				t.bounds[m.space] = append(t.bounds[m.space], m.off, m.off+g.Len)
@@ -93,17 +93,17 @@ func (t *tracker) covers(g Segment) []cell {
 	return t.cells[m.space][lo:hi]
 }
 
-func (t *tracker) visit(id OpID) error {
-	op := &t.l.p.Ops[id]
+func (t *tracker) visit(id ID) error {
+	in := &t.l.p.Code[id]
 	t.deps = t.deps[:0]
-	combines := op.Kind == RecvReduce || op.Kind == LocalReduce
-	for _, g := range op.Src {
+	combines := in.Kind == RecvReduce || in.Kind == LocalReduce
+	for _, g := range in.Src {
 		if err := t.checkRead(id, g); err != nil {
 			return err
 		}
 		t.read(id, g)
 	}
-	for _, g := range op.Dst {
+	for _, g := range in.Dst {
 		if err := t.write(id, g, combines); err != nil {
 			return err
 		}
@@ -111,57 +111,57 @@ func (t *tracker) visit(id OpID) error {
 	slices.Sort(t.deps)
 	t.deps = slices.Compact(t.deps)
 	t.deps = t.reduce(t.deps)
-	op.Deps = slices.Clone(t.deps)
+	in.Deps = slices.Clone(t.deps)
 	return nil
 }
 
 // checkRead returns an error for reads that dependencies cannot order. With Scale, only the first copies may read
 // Input: scaled data is in Output or Scratch. A transfer must not read what another transfer of its step writes.
-func (t *tracker) checkRead(id OpID, g Segment) error {
-	op := &t.l.p.Ops[id]
-	if t.l.args.Scale && g.Buf == schedule.Input && !op.Scale {
-		return fmt.Errorf("program: step %d reads an unscaled input: %w", op.Step, ErrUnsupported)
+func (t *tracker) checkRead(id ID, g Segment) error {
+	in := &t.l.p.Code[id]
+	if t.l.args.Scale && g.Buf == schedule.Input && !in.Scale {
+		return fmt.Errorf("program: step %d reads an unscaled input: %w", in.Step, ErrUnsupported)
 	}
 	for _, c := range t.covers(g) {
 		if c.writer != None && t.l.phase[c.writer] == t.l.phase[id] {
-			return fmt.Errorf("program: step %d reads what it writes: %w", op.Step, ErrSchedule)
+			return fmt.Errorf("program: step %d reads what it writes: %w", in.Step, ErrSchedule)
 		}
 	}
 	return nil
 }
 
-func (t *tracker) read(id OpID, g Segment) {
+func (t *tracker) read(id ID, g Segment) {
 	cells := t.covers(g)
 	for i := range cells {
 		c := &cells[i]
 		if c.writer != None {
 			t.deps = append(t.deps, c.writer)
 		}
-		t.readers = append(t.readers, reader{op: id, next: c.readers})
+		t.readers = append(t.readers, reader{in: id, next: c.readers})
 		c.readers = int32(len(t.readers) - 1)
 	}
 }
 
 // write makes id the writer of the cells of g. It depends on the readers since the last write, which depend on that
 // write themselves. Without readers it depends on the last write.
-func (t *tracker) write(id OpID, g Segment, combines bool) error {
+func (t *tracker) write(id ID, g Segment, combines bool) error {
 	cells := t.covers(g)
-	op := &t.l.p.Ops[id]
+	in := &t.l.p.Code[id]
 	for i := range cells {
 		c := &cells[i]
 		if c.writer != None && (combines || c.readers < 0) {
 			t.deps = append(t.deps, c.writer)
 		}
 		for r := c.readers; r >= 0; r = t.readers[r].next {
-			by := t.readers[r].op
+			by := t.readers[r].in
 			if by == id {
 				continue
 			}
 			// Waiting for a send of the same step could deadlock: the peer may wait for this rank in the same way, with
 			// both directions full.
-			if op.Kind != Copy && op.Kind != LocalReduce &&
-				t.l.phase[by] == t.l.phase[id] && t.l.p.Ops[by].Kind == Send {
-				return fmt.Errorf("program: step %d receives over what it sends: %w", op.Step, ErrSchedule)
+			if in.Kind != Copy && in.Kind != LocalReduce &&
+				t.l.phase[by] == t.l.phase[id] && t.l.p.Code[by].Kind == Send {
+				return fmt.Errorf("program: step %d receives over what it sends: %w", in.Step, ErrSchedule)
 			}
 			t.deps = append(t.deps, by)
 		}
@@ -174,7 +174,7 @@ func (t *tracker) write(id OpID, g Segment, combines bool) error {
 const maxReduce = 64
 
 // reduce removes dependencies that are also direct dependencies of another one.
-func (t *tracker) reduce(deps []OpID) []OpID {
+func (t *tracker) reduce(deps []ID) []ID {
 	if len(deps) < 2 || len(deps) > maxReduce {
 		return deps
 	}
@@ -182,7 +182,7 @@ func (t *tracker) reduce(deps []OpID) []OpID {
 	for i, d := range deps {
 		implied := false
 		for _, later := range deps[i+1:] {
-			if _, ok := slices.BinarySearch(t.l.p.Ops[later].Deps, d); ok {
+			if _, ok := slices.BinarySearch(t.l.p.Code[later].Deps, d); ok {
 				implied = true
 				break
 			}

@@ -9,7 +9,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// TestDependenciesAreExact checks that Deps orders exactly the pairs of operations that access the same bytes with at
+// TestDependenciesAreExact checks that Deps orders exactly the pairs of instructions that access the same bytes with at
 // least one write: each such pair through a chain of Deps, and no other pair directly.
 func TestDependenciesAreExact(t *testing.T) {
 	for _, n := range []int{2, 4, 5, 8} {
@@ -21,29 +21,29 @@ func TestDependenciesAreExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := &lowering{s: s, p: p, args: args, me: args.Rank}
-			reach := make([]map[OpID]bool, len(p.Ops))
-			for i := range p.Ops {
-				reach[i] = map[OpID]bool{}
-				for _, d := range p.Ops[i].Deps {
-					if d >= OpID(i) || !l.conflict(OpID(i), d) {
-						t.Fatalf("operation %d depends on %d for nothing", i, d)
+			reach := make([]map[ID]bool, len(p.Code))
+			for i := range p.Code {
+				reach[i] = map[ID]bool{}
+				for _, d := range p.Code[i].Deps {
+					if d >= ID(i) || !l.conflict(ID(i), d) {
+						t.Fatalf("instruction %d depends on %d for nothing", i, d)
 					}
 					reach[i][d] = true
 					for r := range reach[d] {
 						reach[i][r] = true
 					}
 				}
-				for j := OpID(0); j < OpID(i); j++ {
-					if l.conflict(OpID(i), j) && !reach[i][j] {
-						t.Fatalf("operation %d does not follow %d", i, j)
+				for j := ID(0); j < ID(i); j++ {
+					if l.conflict(ID(i), j) && !reach[i][j] {
+						t.Fatalf("instruction %d does not follow %d", i, j)
 					}
 				}
-				if got := p.NumDeps[i]; int(got) != len(p.Ops[i].Deps) {
-					t.Fatalf("operation %d: %d dependencies counted", i, got)
+				if got := p.NumDeps[i]; int(got) != len(p.Code[i].Deps) {
+					t.Fatalf("instruction %d: %d dependencies counted", i, got)
 				}
-				for _, d := range p.Ops[i].Deps {
-					if !slices.Contains(p.Successors(d), OpID(i)) {
-						t.Fatalf("operation %d is no successor of %d", i, d)
+				for _, d := range p.Code[i].Deps {
+					if !slices.Contains(p.Successors(d), ID(i)) {
+						t.Fatalf("instruction %d is no successor of %d", i, d)
 					}
 				}
 			}
@@ -51,8 +51,8 @@ func TestDependenciesAreExact(t *testing.T) {
 	}
 }
 
-// conflict reports whether two operations conflict, by comparing all segments.
-func (l *lowering) conflict(a, b OpID) bool {
+// conflict reports whether two instructions conflict, by comparing all segments.
+func (l *lowering) conflict(a, b ID) bool {
 	overlap := func(x, y []Segment) bool {
 		for _, g := range x {
 			for _, h := range y {
@@ -64,7 +64,7 @@ func (l *lowering) conflict(a, b OpID) bool {
 		}
 		return false
 	}
-	p, q := &l.p.Ops[a], &l.p.Ops[b]
+	p, q := &l.p.Code[a], &l.p.Code[b]
 	return overlap(p.Dst, q.Dst) || overlap(p.Src, q.Dst) || overlap(p.Dst, q.Src)
 }
 
@@ -109,7 +109,7 @@ func TestPairsToOneself(t *testing.T) {
 		name         string
 		sends, recvs []Message
 		want         error
-		ops          int
+		instructions int
 	}{
 		{"matched", one, one, nil, 1},
 		{"empty", []Message{{Peer: 0}, {Peer: 1}}, []Message{{Peer: 0}}, nil, 0},
@@ -123,8 +123,8 @@ func TestPairsToOneself(t *testing.T) {
 			var p Program
 			if err := BuildP2P(&p, a, tc.sends, tc.recvs); !errors.Is(err, tc.want) {
 				t.Fatalf("got %v, want %v", err, tc.want)
-			} else if err == nil && len(p.Ops) != tc.ops {
-				t.Fatalf("%d operations, want %d", len(p.Ops), tc.ops)
+			} else if err == nil && len(p.Code) != tc.instructions {
+				t.Fatalf("%d instructions, want %d", len(p.Code), tc.instructions)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
-// Package program lowers a schedule and a plan to a program per rank: operations on byte ranges, with dependencies, in
-// the order of each plane. docs/design/programs.md describes the steps.
+// Package program lowers a schedule and a plan to a program per rank: instructions on byte ranges, with dependencies,
+// in the order of each plane. docs/design/programs.md describes the steps.
 //
 //   - [Lower] lowers a collective. A long plan that repeats becomes sections (sections.go).
 //   - [BuildP2P] and [LowerExchange] build the programs of sends and receives.

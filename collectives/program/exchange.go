@@ -182,9 +182,9 @@ func (x *exchange) transmitAll(list []pairString) error {
 		x.reconfigure(c.plane, config)
 		made := tp.made[config][x.me]
 		lane := &x.p.Lanes[c.plane]
-		x.each(c, func(op Op, mem []Segment) {
-			op.Kind, op.FlowDst, op.Src, op.Epoch, op.Route = Send, op.Peer, mem, made, made
-			lane.TX = append(lane.TX, x.add(op))
+		x.each(c, func(in Instruction, mem []Segment) {
+			in.Kind, in.FlowDst, in.Src, in.Epoch, in.Route = Send, in.Peer, mem, made, made
+			lane.TX = append(lane.TX, x.add(in))
 		})
 	}
 	for j := range x.config {
@@ -202,22 +202,22 @@ func (x *exchange) receiveAll(list []pairString) error {
 		tp := &x.tl.planes[c.plane]
 		made := tp.made[tp.entries[c.entry].config][c.of.peer]
 		lane := &x.p.Lanes[c.plane]
-		x.each(c, func(op Op, mem []Segment) {
-			op.Kind, op.FlowDst, op.Dst, op.Epoch, op.Route = Recv, int32(x.me), mem, made, made
-			lane.RX = append(lane.RX, x.add(op))
+		x.each(c, func(in Instruction, mem []Segment) {
+			in.Kind, in.FlowDst, in.Dst, in.Epoch, in.Route = Recv, int32(x.me), mem, made, made
+			lane.RX = append(lane.RX, x.add(in))
 		})
 	}
 	return nil
 }
 
 // each calls f for each message of a piece, with the part of the message that the piece contains.
-func (x *exchange) each(c pairPiece, f func(op Op, mem []Segment)) {
+func (x *exchange) each(c pairPiece, f func(in Instruction, mem []Segment)) {
 	for _, m := range c.of.parts {
 		lo, hi := max(c.lo, m.at), min(c.hi, m.at+m.length)
 		if lo >= hi {
 			continue
 		}
-		f(Op{
+		f(Instruction{
 			Plane: int16(c.plane), Step: m.nth, Peer: int32(c.of.peer), Base: lo - m.at, Bytes: hi - lo,
 		}, x.p.segment(m.msg, lo-m.at, hi-lo))
 	}

@@ -60,20 +60,20 @@ func describe(p *Program, kind Kind) string {
 			list = p.Lanes[j].RX
 		}
 		for _, id := range list {
-			op := &p.Ops[id]
-			if op.Kind == Reconfigure {
-				fmt.Fprintf(&b, "plane %d: moves to %v\n", j, p.Configs[j][op.Config])
+			in := &p.Code[id]
+			if in.Kind == Reconfigure {
+				fmt.Fprintf(&b, "plane %d: moves to %v\n", j, p.Configs[j][in.Config])
 				continue
 			}
-			mem := op.Src
+			mem := in.Src
 			if kind == Recv {
-				mem = op.Dst
+				mem = in.Dst
 			}
-			if len(mem) != 1 || mem[0].Off != op.Base || mem[0].Len != op.Bytes || op.Route != op.Epoch {
-				fmt.Fprintf(&b, "segments %v, route %d: ", mem, op.Route)
+			if len(mem) != 1 || mem[0].Off != in.Base || mem[0].Len != in.Bytes || in.Route != in.Epoch {
+				fmt.Fprintf(&b, "segments %v, route %d: ", mem, in.Route)
 			}
-			fmt.Fprintf(&b, "plane %d: to %d message %d number %d at %d: %d bytes, epoch %d\n", j, op.Peer, mem[0].Msg,
-				op.Step, op.Base, op.Bytes, op.Epoch)
+			fmt.Fprintf(&b, "plane %d: to %d message %d number %d at %d: %d bytes, epoch %d\n", j, in.Peer, mem[0].Msg,
+				in.Step, in.Base, in.Bytes, in.Epoch)
 		}
 	}
 	return b.String()

@@ -167,7 +167,7 @@ func (l *lowering) transmit(c carried, step int) error {
 		return nil
 	}
 	e := l.args.ElemSize
-	id := l.add(Op{
+	id := l.add(Instruction{
 		Kind: Forward, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.src), FlowDst: int32(c.f.dst),
 		Base: c.lo * e, Bytes: (c.hi - c.lo) * e, Epoch: epoch,
 		InEpoch: tp.entering(config, l.me) - uint32(base),
@@ -181,7 +181,7 @@ func (l *lowering) transmit(c carried, step int) error {
 func (l *lowering) send(c carried, step, config int, epoch, route uint32) {
 	lane := &l.p.Lanes[c.plane]
 	l.runs(c, func(r run) {
-		lane.TX = append(lane.TX, l.add(Op{
+		lane.TX = append(lane.TX, l.add(Instruction{
 			Kind: Send, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.dst), FlowDst: int32(c.f.dst),
 			Base: r.base, Bytes: r.bytes, Src: r.src, Epoch: epoch, Route: route, Config: int32(config),
 		}))
@@ -199,14 +199,14 @@ func (l *lowering) receive(c carried, step int) {
 	}
 	lane := &l.p.Lanes[c.plane]
 	l.runs(c, func(r run) {
-		op := Op{
+		in := Instruction{
 			Kind: Recv, Plane: int16(c.plane), Step: int32(step), Peer: int32(c.f.src), FlowDst: int32(l.me),
 			Base: r.base, Bytes: r.bytes, Dst: r.dst, Epoch: epoch, Route: route, Config: int32(config),
 		}
 		if r.reduce {
-			op.Kind = RecvReduce
+			in.Kind = RecvReduce
 		}
-		lane.RX = append(lane.RX, l.add(op))
+		lane.RX = append(lane.RX, l.add(in))
 	})
 }
 
@@ -218,7 +218,7 @@ func (l *lowering) reconfigure(plane, config int) {
 		from := l.config[plane]
 		l.config[plane]++
 		base := l.base[plane]
-		lane.TX = append(lane.TX, l.add(Op{
+		lane.TX = append(lane.TX, l.add(Instruction{
 			Kind: Reconfigure, Plane: int16(plane), Peer: int32(l.me), FlowDst: int32(l.me),
 			Epoch: uint32(from - base), Config: int32(from + 1 - base),
 			Moves: tp.maps[from][l.me] != tp.maps[from+1][l.me],
@@ -227,7 +227,7 @@ func (l *lowering) reconfigure(plane, config int) {
 }
 
 // run is a part of a piece whose moves are all copies or all reductions. Both ends cut pieces into runs, so that no
-// frame contains bytes of two operations.
+// frame contains bytes of two instructions.
 type run struct {
 	reduce      bool
 	base, bytes int64

@@ -2,36 +2,36 @@ package program
 
 import "lightpath/collectives/schedule"
 
-// loads are the deferred copies of Input at the start of a program. Until an operation writes to the destination of
-// such a copy, operations can read Input instead.
+// loads are the deferred copies of Input at the start of a program. Until an instruction writes to the destination of
+// such a copy, instructions can read Input instead.
 type loads struct {
 	list []loaded
 }
 
-// loaded means that the bytes [lo, hi) of a buffer equal Input from offset from on. op is the deferred copy.
+// loaded means that the bytes [lo, hi) of a buffer equal Input from offset from on. The field in is the deferred copy.
 type loaded struct {
-	op     OpID
+	in     ID
 	buf    schedule.Buffer
 	lo, hi int64
 	from   int64
 }
 
 // fuse removes copies of Input at the start of a program. Sends of unchanged copies read Input. The first reduction
-// into a copy combines the frame with Input ([Op.Init]). Bytes that are overwritten before they are read are not
-// copied. Only the other bytes remain copies.
+// into a copy combines the frame with Input ([Instruction.Init]). Bytes that are overwritten before they are read are
+// not copied. Only the other bytes remain copies.
 //
-// This requires that no operation writes to Input and that no factor applies. It saves passes over the whole message: a
-// third of the time of a collective that is limited by memory bandwidth.
+// This requires that no instruction writes to Input and that no factor applies. It saves passes over the whole message:
+// a third of the time of a collective that is limited by memory bandwidth.
 func (l *lowering) fuse() {
 	if l.args.InPlace || l.args.Scale {
 		return
 	}
-	for i := range l.p.Ops {
-		op := &l.p.Ops[i]
-		if op.Kind == LocalReduce {
+	for i := range l.p.Code {
+		in := &l.p.Code[i]
+		if in.Kind == LocalReduce {
 			return
 		}
-		for _, g := range op.Dst {
+		for _, g := range in.Dst {
 			if g.Buf == schedule.Input {
 				return
 			}
@@ -39,28 +39,28 @@ func (l *lowering) fuse() {
 	}
 	var p loads
 	first := 0
-	for ; first < len(l.p.Ops) && l.p.Ops[first].isLoad(); first++ {
-		src, dst := l.p.Ops[first].Src[0], l.p.Ops[first].Dst[0]
+	for ; first < len(l.p.Code) && l.p.Code[first].isLoad(); first++ {
+		src, dst := l.p.Code[first].Src[0], l.p.Code[first].Dst[0]
 		p.drop(dst)
-		p.list = append(p.list, loaded{OpID(first), dst.Buf, dst.Off, dst.Off + dst.Len, src.Off})
+		p.list = append(p.list, loaded{ID(first), dst.Buf, dst.Off, dst.Off + dst.Len, src.Off})
 	}
-	for i := first; i < len(l.p.Ops); i++ {
-		p.visit(&l.p.Ops[i])
+	for i := first; i < len(l.p.Code); i++ {
+		p.visit(&l.p.Code[i])
 	}
 	l.keep(&p, first)
 }
 
-// isLoad reports whether op is a copy of Input before the first step.
-func (op *Op) isLoad() bool {
-	return op.Kind == Copy && op.Step < 0 && op.Src[0].Buf == schedule.Input
+// isLoad reports whether an instruction copies Input before the first step.
+func (in *Instruction) isLoad() bool {
+	return in.Kind == Copy && in.Step < 0 && in.Src[0].Buf == schedule.Input
 }
 
-// visit changes the sources of op to Input where possible, and records its writes. Call it in program order.
-func (p *loads) visit(op *Op) {
-	switch op.Kind {
+// visit changes the sources of an instruction to Input where possible, and records its writes. Call it in program order.
+func (p *loads) visit(in *Instruction) {
+	switch in.Kind {
 	case Send:
 		var src []Segment
-		for _, g := range op.Src {
+		for _, g := range in.Src {
 			p.cut(g, func(part, from Segment) {
 				if from.Len > 0 {
 					part = from
@@ -68,11 +68,11 @@ func (p *loads) visit(op *Op) {
 				src = extend(src, part)
 			})
 		}
-		op.Src = src
+		in.Src = src
 	case Copy:
 		var src, dst []Segment
-		for i, g := range op.Src {
-			to := op.Dst[i]
+		for i, g := range in.Src {
+			to := in.Dst[i]
 			p.cut(g, func(part, from Segment) {
 				dst = append(dst, Segment{Buf: to.Buf, Off: to.Off + part.Off - g.Off, Len: part.Len})
 				if from.Len > 0 {
@@ -81,27 +81,27 @@ func (p *loads) visit(op *Op) {
 				src = append(src, part)
 			})
 		}
-		op.Src, op.Dst = src, dst
+		in.Src, in.Dst = src, dst
 	case RecvReduce:
-		p.combine(op)
+		p.combine(in)
 	}
-	for _, g := range op.Dst {
+	for _, g := range in.Dst {
 		p.drop(g)
 	}
 }
 
 // combine sets Init of a RecvReduce.
-func (p *loads) combine(op *Op) {
+func (p *loads) combine(in *Instruction) {
 	var dst, init []Segment
 	loaded := false
-	for _, g := range op.Dst {
+	for _, g := range in.Dst {
 		p.cut(g, func(part, from Segment) {
 			dst, init = append(dst, part), append(init, from)
 			loaded = loaded || from.Len > 0
 		})
 	}
 	if loaded {
-		op.Dst, op.Init = dst, init
+		in.Dst, in.Init = dst, init
 	}
 }
 
@@ -135,7 +135,7 @@ func (p *loads) drop(g Segment) {
 		}
 		if d.lo < lo && hi < d.hi {
 			p.list[i].hi = lo
-			p.list = append(p.list, loaded{d.op, d.buf, hi, d.hi, d.from + hi - d.lo})
+			p.list = append(p.list, loaded{d.in, d.buf, hi, d.hi, d.from + hi - d.lo})
 			continue
 		}
 		switch {
@@ -151,35 +151,35 @@ func (p *loads) drop(g Segment) {
 	}
 }
 
-// keep limits the deferred copies, which are the first operations, to bytes that no operation has overwritten. It
+// keep limits the deferred copies, which are the first instructions, to bytes that no instruction has overwritten. It
 // removes copies without such bytes.
 func (l *lowering) keep(p *loads, first int) {
-	for i := range l.p.Ops[:first] {
-		op := &l.p.Ops[i]
-		op.Bytes, op.Src, op.Dst = 0, nil, nil
+	for i := range l.p.Code[:first] {
+		in := &l.p.Code[i]
+		in.Bytes, in.Src, in.Dst = 0, nil, nil
 	}
 	for _, d := range p.list {
 		if d.buf == schedule.Scratch {
-			continue // operations read Input instead
+			continue // instructions read Input instead
 		}
-		op := &l.p.Ops[d.op]
+		in := &l.p.Code[d.in]
 		n := d.hi - d.lo
-		op.Bytes += n
-		op.Src = append(op.Src, Segment{Buf: schedule.Input, Off: d.from, Len: n})
-		op.Dst = append(op.Dst, Segment{Buf: d.buf, Off: d.lo, Len: n})
+		in.Bytes += n
+		in.Src = append(in.Src, Segment{Buf: schedule.Input, Off: d.from, Len: n})
+		in.Dst = append(in.Dst, Segment{Buf: d.buf, Off: d.lo, Len: n})
 	}
-	renamed := make([]OpID, len(l.p.Ops))
-	ops, phase := l.p.Ops[:0], l.phase[:0]
-	for i, op := range l.p.Ops {
+	renamed := make([]ID, len(l.p.Code))
+	code, phase := l.p.Code[:0], l.phase[:0]
+	for i, in := range l.p.Code {
 		renamed[i] = None
-		if i >= first || op.Bytes > 0 {
-			renamed[i] = OpID(len(ops))
-			ops, phase = append(ops, op), append(phase, l.phase[i])
+		if i >= first || in.Bytes > 0 {
+			renamed[i] = ID(len(code))
+			code, phase = append(code, in), append(phase, l.phase[i])
 		}
 	}
-	clear(l.p.Ops[len(ops):])
-	l.p.Ops, l.phase = ops, phase
-	rename := func(list []OpID) []OpID {
+	clear(l.p.Code[len(code):])
+	l.p.Code, l.phase = code, phase
+	rename := func(list []ID) []ID {
 		kept := list[:0]
 		for _, id := range list {
 			if renamed[id] != None {

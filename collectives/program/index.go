@@ -4,22 +4,22 @@ import "slices"
 
 // indexScratch is memory that index reuses, so that indexing a reused program does not allocate.
 type indexScratch struct {
-	last  []OpID // by rank: last operation of its chain in the current stage
-	ids   []OpID // memory of Stage.Sends, Stage.Forwards and Lane.Sources
-	heads []OpID
+	last  []ID // by rank: last instruction of its chain in the current stage
+	ids   []ID // memory of Stage.Sends, Stage.Forwards and Lane.Sources
+	heads []ID
 }
 
 // index computes chains, stages, dependency counts and successors. It reuses the memory of an earlier use of p.
 func (p *Program) index() {
-	n := len(p.Ops)
+	n := len(p.Code)
 	p.Next = resize(p.Next, n)
 	p.NumDeps = resize(p.NumDeps, n)
 	p.Reduces, p.Scales = false, false
-	for i := range p.Ops {
-		op := &p.Ops[i]
+	for i := range p.Code {
+		in := &p.Code[i]
 		p.Next[i] = None
-		p.Reduces = p.Reduces || op.Kind == LocalReduce || op.Kind == RecvReduce
-		p.Scales = p.Scales || op.Scale
+		p.Reduces = p.Reduces || in.Kind == LocalReduce || in.Kind == RecvReduce
+		p.Scales = p.Scales || in.Scale
 	}
 	p.indexSuccessors()
 	p.scratch.last = resize(p.scratch.last, p.Ranks)
@@ -31,16 +31,16 @@ func (p *Program) index() {
 }
 
 func (p *Program) indexSuccessors() {
-	n := len(p.Ops)
+	n := len(p.Code)
 	p.succStart = resize(p.succStart, n+1)
 	for i := range p.succStart {
 		p.succStart[i] = 0
 	}
 	total := 0
-	for i := range p.Ops {
-		p.NumDeps[i] = int32(len(p.Ops[i].Deps))
-		total += len(p.Ops[i].Deps)
-		for _, d := range p.Ops[i].Deps {
+	for i := range p.Code {
+		p.NumDeps[i] = int32(len(p.Code[i].Deps))
+		total += len(p.Code[i].Deps)
+		for _, d := range p.Code[i].Deps {
 			p.succStart[d+1]++
 		}
 	}
@@ -50,9 +50,9 @@ func (p *Program) indexSuccessors() {
 	p.succ = resize(p.succ, total)
 	// Fill backwards from the end of each list; the ends become the starts.
 	for i := n - 1; i >= 0; i-- {
-		for _, d := range p.Ops[i].Deps {
+		for _, d := range p.Code[i].Deps {
 			p.succStart[d+1]--
-			p.succ[p.succStart[d+1]] = OpID(i)
+			p.succ[p.succStart[d+1]] = ID(i)
 		}
 	}
 	// succStart[i+1] now is the start of list i. Successors expects it at i.
@@ -66,16 +66,16 @@ func (p *Program) indexTX(l *Lane) {
 	l.Stages = l.Stages[:0]
 	for at := 0; ; {
 		end := at
-		for end < len(l.TX) && p.Ops[l.TX[end]].Kind != Reconfigure {
+		for end < len(l.TX) && p.Code[l.TX[end]].Kind != Reconfigure {
 			end++
 		}
-		st := Stage{TX: l.TX[at:end:end], Ops: int32(end - at), Reconf: None}
+		st := Stage{TX: l.TX[at:end:end], Reconf: None}
 		for _, id := range st.TX {
-			if op := &p.Ops[id]; op.Kind == Forward {
-				st.Transit += op.Bytes
+			if in := &p.Code[id]; in.Kind == Forward {
+				st.Transit += in.Bytes
 			} else {
-				if int32(op.Route-st.Route) > 0 { // negative if the route was made before the section
-					st.Route = op.Route
+				if int32(in.Route-st.Route) > 0 { // negative if the route was made before the section
+					st.Route = in.Route
 				}
 			}
 		}
@@ -94,40 +94,40 @@ func (p *Program) indexTX(l *Lane) {
 
 func (p *Program) indexRX(l *Lane) { l.Sources = p.chain(l.RX, Recv, RecvReduce) }
 
-// chain links the operations of the given kinds by peer, in order. It returns the first operation of each peer.
-func (p *Program) chain(ids []OpID, kinds ...Kind) []OpID {
+// chain links the instructions of the given kinds by peer, in order. It returns the first instruction of each peer.
+func (p *Program) chain(ids []ID, kinds ...Kind) []ID {
 	last := p.scratch.last
 	for i := range last {
 		last[i] = None
 	}
 	start := len(p.scratch.ids)
 	for _, id := range ids {
-		op := &p.Ops[id]
-		if !slices.Contains(kinds, op.Kind) {
+		in := &p.Code[id]
+		if !slices.Contains(kinds, in.Kind) {
 			continue
 		}
-		if prev := last[op.Peer]; prev == None {
+		if prev := last[in.Peer]; prev == None {
 			p.scratch.ids = append(p.scratch.ids, id)
 		} else {
 			p.Next[prev] = id
 		}
-		last[op.Peer] = id
+		last[in.Peer] = id
 	}
 	return p.scratch.ids[start:len(p.scratch.ids):len(p.scratch.ids)]
 }
 
 // flowChains links the forwards by flow, in order. It returns the first forward of each flow.
-func (p *Program) flowChains(ids []OpID) []OpID {
+func (p *Program) flowChains(ids []ID) []ID {
 	start := len(p.scratch.ids)
 	tails := p.scratch.heads[:0]
 	for _, id := range ids {
-		op := &p.Ops[id]
-		if op.Kind != Forward {
+		in := &p.Code[id]
+		if in.Kind != Forward {
 			continue
 		}
 		known := false
 		for i, t := range tails {
-			if p.Ops[t].Peer == op.Peer && p.Ops[t].FlowDst == op.FlowDst {
+			if p.Code[t].Peer == in.Peer && p.Code[t].FlowDst == in.FlowDst {
 				p.Next[t] = id
 				tails[i] = id
 				known = true

@@ -10,7 +10,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// machine runs the programs of all ranks, one operation at a time in a random valid order, on planes that check
+// machine runs the programs of all ranks, one instruction at a time in a random valid order, on planes that check
 // circuits and epochs. Elements are uint32, added mod 2^32.
 type machine struct {
 	progs []*Program
@@ -51,7 +51,7 @@ func newMachine(progs []*Program, c *programtest.Case, inPlace bool, seed uint64
 			mem[schedule.Scratch][i] = byte(m.rng.Uint32())
 		}
 		m.mem = append(m.mem, mem)
-		m.done = append(m.done, make([]bool, len(p.Ops)))
+		m.done = append(m.done, make([]bool, len(p.Code)))
 	}
 	for j := range progs[0].Lanes {
 		pl := &plane{packet: progs[0].Configs == nil, inbox: make([][]*packet, n), local: make([][][]*packet, n),
@@ -67,19 +67,19 @@ func newMachine(progs []*Program, c *programtest.Case, inPlace bool, seed uint64
 	return m
 }
 
-// candidate is an operation that a rank may run next.
+// candidate is an instruction that a rank may run next.
 type candidate struct {
 	rank int
-	id   OpID
+	id   ID
 }
 
-// run executes all operations in a random order. It reports deadlocks and violations.
+// run executes all instructions in a random order. It reports deadlocks and violations.
 func (m *machine) run() error {
 	for {
 		var can []candidate
 		left := 0
 		for r, p := range m.progs {
-			for id := range p.Ops {
+			for id := range p.Code {
 				if !m.done[r][id] {
 					left++
 				}
@@ -97,7 +97,7 @@ func (m *machine) run() error {
 			return m.quiet()
 		}
 		if len(can) == 0 {
-			return fmt.Errorf("deadlock: %d operations left", left)
+			return fmt.Errorf("deadlock: %d instructions left", left)
 		}
 		c := can[m.rng.IntN(len(can))]
 		if err := m.exec(c.rank, c.id); err != nil {
@@ -119,8 +119,8 @@ func (m *machine) quiet() error {
 	return nil
 }
 
-func (m *machine) depsDone(r int, id OpID) bool {
-	for _, d := range m.progs[r].Ops[id].Deps {
+func (m *machine) depsDone(r int, id ID) bool {
+	for _, d := range m.progs[r].Code[id].Deps {
 		if !m.done[r][d] {
 			return false
 		}
@@ -137,36 +137,36 @@ func (m *machine) laneCandidates(r, j int, can []candidate) []candidate {
 		if m.done[r][id] {
 			continue
 		}
-		op := &p.Ops[id]
+		in := &p.Code[id]
 		ok := false
-		switch op.Kind {
+		switch in.Kind {
 		case Send:
-			ok = !busy[op.Peer] && m.depsDone(r, id)
-			busy[op.Peer] = true
+			ok = !busy[in.Peer] && m.depsDone(r, id)
+			busy[in.Peer] = true
 		case Forward:
 			if q := pl.inbox[r]; len(q) > 0 {
 				h := q[0]
-				ok = h.src == int(op.Peer) && h.dst == int(op.FlowDst) && h.step == op.Step && h.base == op.Base
+				ok = h.src == int(in.Peer) && h.dst == int(in.FlowDst) && h.step == in.Step && h.base == in.Base
 			}
 		case Reconfigure:
-			ok = clear && !pl.posted[op.Epoch][r]
+			ok = clear && !pl.posted[in.Epoch][r]
 		}
 		if ok {
 			can = append(can, candidate{r, id})
 		}
 		clear = false
-		if op.Kind == Reconfigure {
+		if in.Kind == Reconfigure {
 			break
 		}
 	}
 	seen := map[int32]bool{}
 	for _, id := range p.Lanes[j].RX {
-		op := &p.Ops[id]
-		if m.done[r][id] || seen[op.Peer] {
+		in := &p.Code[id]
+		if m.done[r][id] || seen[in.Peer] {
 			continue
 		}
-		seen[op.Peer] = true
-		if len(pl.local[r][op.Peer]) > 0 && m.depsDone(r, id) {
+		seen[in.Peer] = true
+		if len(pl.local[r][in.Peer]) > 0 && m.depsDone(r, id) {
 			can = append(can, candidate{r, id})
 		}
 	}
@@ -184,38 +184,38 @@ func (pl *plane) sort(r int) {
 
 func (m *machine) bytes(r int, g Segment) []byte { return m.mem[r][g.Buf][g.Off : g.Off+g.Len] }
 
-func (m *machine) exec(r int, id OpID) error {
-	op := &m.progs[r].Ops[id]
-	switch op.Kind {
+func (m *machine) exec(r int, id ID) error {
+	in := &m.progs[r].Code[id]
+	switch in.Kind {
 	case Copy, LocalReduce:
-		for i := range op.Src {
-			m.local(op, m.bytes(r, op.Dst[i]), m.bytes(r, op.Src[i]))
+		for i := range in.Src {
+			m.local(in, m.bytes(r, in.Dst[i]), m.bytes(r, in.Src[i]))
 		}
 	case Send:
-		f := &packet{src: r, dst: int(op.Peer), step: op.Step, base: op.Base, epoch: op.Epoch}
-		for _, g := range op.Src {
+		f := &packet{src: r, dst: int(in.Peer), step: in.Step, base: in.Base, epoch: in.Epoch}
+		for _, g := range in.Src {
 			f.data = append(f.data, m.bytes(r, g)...)
 		}
-		if int64(len(f.data)) != op.Bytes {
-			return fmt.Errorf("rank %d op %d: %d bytes of %d", r, id, len(f.data), op.Bytes)
+		if int64(len(f.data)) != in.Bytes {
+			return fmt.Errorf("rank %d instruction %d: %d bytes of %d", r, id, len(f.data), in.Bytes)
 		}
-		if err := m.emit(r, int(op.Plane), f); err != nil {
+		if err := m.emit(r, int(in.Plane), f); err != nil {
 			return err
 		}
 	case Forward:
-		pl := m.lanes[op.Plane]
+		pl := m.lanes[in.Plane]
 		f := pl.inbox[r][0]
 		pl.inbox[r] = pl.inbox[r][1:]
-		if int64(len(f.data)) != op.Bytes {
-			return fmt.Errorf("rank %d op %d: forwards %d bytes of %d", r, id, len(f.data), op.Bytes)
+		if int64(len(f.data)) != in.Bytes {
+			return fmt.Errorf("rank %d instruction %d: forwards %d bytes of %d", r, id, len(f.data), in.Bytes)
 		}
-		f.epoch = op.Epoch
-		if err := m.emit(r, int(op.Plane), f); err != nil {
+		f.epoch = in.Epoch
+		if err := m.emit(r, int(in.Plane), f); err != nil {
 			return err
 		}
 	case Recv, RecvReduce:
-		if err := m.recv(r, op); err != nil {
-			return fmt.Errorf("rank %d op %d: %w", r, id, err)
+		if err := m.recv(r, in); err != nil {
+			return fmt.Errorf("rank %d instruction %d: %w", r, id, err)
 		}
 	case Reconfigure:
 		return m.reconfigure(r, id)
@@ -224,13 +224,13 @@ func (m *machine) exec(r int, id OpID) error {
 	return nil
 }
 
-func (m *machine) local(op *Op, dst, src []byte) {
-	if op.Kind == LocalReduce {
+func (m *machine) local(in *Instruction, dst, src []byte) {
+	if in.Kind == LocalReduce {
 		programtest.AddInto(dst, src)
 	} else {
 		copy(dst, src)
 	}
-	for i := 0; op.Scale && i < len(dst); i += 4 {
+	for i := 0; in.Scale && i < len(dst); i += 4 {
 		binary.LittleEndian.PutUint32(dst[i:], binary.LittleEndian.Uint32(dst[i:])*m.scale)
 	}
 }
@@ -252,20 +252,20 @@ func (m *machine) emit(r, j int, f *packet) error {
 	return nil
 }
 
-func (m *machine) recv(r int, op *Op) error {
-	pl := m.lanes[op.Plane]
-	f := pl.local[r][op.Peer][0]
-	pl.local[r][op.Peer] = pl.local[r][op.Peer][1:]
-	if f.step != op.Step || f.base != op.Base || int64(len(f.data)) != op.Bytes || f.epoch != op.Epoch {
+func (m *machine) recv(r int, in *Instruction) error {
+	pl := m.lanes[in.Plane]
+	f := pl.local[r][in.Peer][0]
+	pl.local[r][in.Peer] = pl.local[r][in.Peer][1:]
+	if f.step != in.Step || f.base != in.Base || int64(len(f.data)) != in.Bytes || f.epoch != in.Epoch {
 		return fmt.Errorf("frame step %d base %d len %d epoch %d, want step %d base %d len %d epoch %d",
-			f.step, f.base, len(f.data), f.epoch, op.Step, op.Base, op.Bytes, op.Epoch)
+			f.step, f.base, len(f.data), f.epoch, in.Step, in.Base, in.Bytes, in.Epoch)
 	}
 	data := f.data
-	for i, g := range op.Dst {
-		if op.Init != nil && op.Init[i].Len > 0 {
-			copy(m.bytes(r, g), m.bytes(r, op.Init[i])) // of the same length, or it fails below
+	for i, g := range in.Dst {
+		if in.Init != nil && in.Init[i].Len > 0 {
+			copy(m.bytes(r, g), m.bytes(r, in.Init[i])) // of the same length, or it fails below
 		}
-		if op.Kind == RecvReduce {
+		if in.Kind == RecvReduce {
 			programtest.AddInto(m.bytes(r, g), data[:g.Len])
 		} else {
 			copy(m.bytes(r, g), data)
@@ -276,21 +276,21 @@ func (m *machine) recv(r int, op *Op) error {
 }
 
 // reconfigure posts a request. The last request of the changing ports switches the plane.
-func (m *machine) reconfigure(r int, id OpID) error {
-	op := &m.progs[r].Ops[id]
-	pl := m.lanes[op.Plane]
-	if !op.Moves {
+func (m *machine) reconfigure(r int, id ID) error {
+	in := &m.progs[r].Code[id]
+	pl := m.lanes[in.Plane]
+	if !in.Moves {
 		m.done[r][id] = true
 		return nil
 	}
-	if pl.epoch > op.Epoch {
-		return fmt.Errorf("rank %d posts for epoch %d at %d", r, op.Epoch, pl.epoch)
+	if pl.epoch > in.Epoch {
+		return fmt.Errorf("rank %d posts for epoch %d at %d", r, in.Epoch, pl.epoch)
 	}
-	if pl.posted[op.Epoch] == nil {
-		pl.posted[op.Epoch] = map[int]bool{}
+	if pl.posted[in.Epoch] == nil {
+		pl.posted[in.Epoch] = map[int]bool{}
 	}
-	pl.posted[op.Epoch][r] = true
-	for m.change(int(op.Plane)) {
+	pl.posted[in.Epoch][r] = true
+	for m.change(int(in.Plane)) {
 	}
 	return nil
 }
@@ -313,7 +313,7 @@ func (m *machine) change(j int) bool {
 		if target[p] != pl.to[p] {
 			pl.made[p] = pl.epoch
 			for _, id := range m.progs[p].Lanes[j].TX {
-				if o := &m.progs[p].Ops[id]; o.Kind == Reconfigure && o.Config == int32(pl.epoch) {
+				if o := &m.progs[p].Code[id]; o.Kind == Reconfigure && o.Config == int32(pl.epoch) {
 					m.done[p][id] = true
 				}
 			}

@@ -29,7 +29,7 @@ type Args struct {
 	// InPlace means that Input and Output overlap as described by [schedule.Schedule.InPlace]. Without InPlace, the
 	// buffers must not overlap.
 	InPlace bool
-	// Scale sets Op.Scale on every copy of Input that precedes the steps.
+	// Scale sets Instruction.Scale on every copy of Input that precedes the steps.
 	Scale bool
 	// MinPiece is the smallest piece of a flow that uses a packet plane of its own, in bytes. 0 means DefaultMinPiece.
 	MinPiece int64
@@ -47,7 +47,7 @@ type Args struct {
 	Current []circuit.Permutation
 }
 
-// Lower returns the program of one rank. It turns the schedule's moves into operations on byte ranges, divides each
+// Lower returns the program of one rank. It turns the schedule's moves into instructions on byte ranges, divides each
 // flow over the entries of the plan, and computes the dependencies.
 //
 // A nil plan means packet planes, where every rank reaches every other rank at all times. Then Lower divides a flow
@@ -188,7 +188,7 @@ type lowering struct {
 	from, to int       // range of the schedule's steps to lower
 	// By plane: config is the index of the map that TX has reached, base that of the first map and end of the last.
 	config, base, end []int
-	// phase is the phase of each operation. Operations of one phase do not depend on each other; see depend.
+	// phase is the phase of each instruction. Instructions of one phase do not depend on each other; see depend.
 	phase  []int32
 	phases int32
 }
@@ -209,7 +209,7 @@ func (l *lowering) run() error {
 			return err
 		}
 	}
-	// The last reconfigurations have no operations after them.
+	// The last reconfigurations have no instructions after them.
 	for j := range l.config {
 		l.reconfigure(j, l.end[j])
 	}
@@ -272,29 +272,29 @@ func (l *lowering) local(m schedule.Move, step int, load bool) error {
 	if src.Len == 0 || !scale && !m.Reduce && l.sameMemory(src, dst) {
 		return nil
 	}
-	op := Op{
+	in := Instruction{
 		Kind: Copy, Scale: scale, Plane: -1, Step: int32(step), Peer: int32(l.me), FlowDst: int32(l.me),
 		Bytes: src.Len, Src: []Segment{src}, Dst: []Segment{dst},
 	}
 	if m.Reduce {
-		op.Kind = LocalReduce
+		in.Kind = LocalReduce
 	}
-	l.p.Local = append(l.p.Local, l.add(op))
+	l.p.Local = append(l.p.Local, l.add(in))
 	return nil
 }
 
-// add appends an operation to the current phase.
-func (l *lowering) add(op Op) OpID {
-	l.p.Ops = append(l.p.Ops, op)
+// add appends an instruction to the current phase.
+func (l *lowering) add(in Instruction) ID {
+	l.p.Code = append(l.p.Code, in)
 	l.phase = append(l.phase, l.phases)
-	return OpID(len(l.p.Ops) - 1)
+	return ID(len(l.p.Code) - 1)
 }
 
 // extents computes Program.Extent.
 func (l *lowering) extents() {
-	for i := range l.p.Ops {
-		op := &l.p.Ops[i]
-		for _, list := range [3][]Segment{op.Src, op.Dst, op.Init} {
+	for i := range l.p.Code {
+		in := &l.p.Code[i]
+		for _, list := range [3][]Segment{in.Src, in.Dst, in.Init} {
 			for _, g := range list {
 				l.p.Extent[g.Buf] = max(l.p.Extent[g.Buf], g.Off+g.Len)
 			}

@@ -165,7 +165,7 @@ func TestLoads(t *testing.T) {
 		require.NoError(t, err)
 		copied := int64(0)
 		for _, id := range p.Local {
-			copied += p.Ops[id].Bytes
+			copied += p.Code[id].Bytes
 		}
 		if copied != tc.copied {
 			t.Errorf("%+v: %d bytes copied", tc, copied)
@@ -194,10 +194,10 @@ func FuzzLower(f *testing.F) {
 			return
 		}
 		for _, p := range progs {
-			for id := range p.Ops {
-				for _, d := range p.Ops[id].Deps {
-					if d >= OpID(id) {
-						t.Fatalf("operation %d depends on %d", id, d)
+			for id := range p.Code {
+				for _, d := range p.Code[id].Deps {
+					if d >= ID(id) {
+						t.Fatalf("instruction %d depends on %d", id, d)
 					}
 				}
 			}

@@ -59,7 +59,7 @@ func BuildP2P(p *Program, a P2PArgs, sends, recvs []Message) error {
 
 func (p *Program) reset(a P2PArgs) {
 	p.Rank, p.Ranks = a.Rank, a.Ranks
-	p.Ops, p.Local = p.Ops[:0], p.Local[:0]
+	p.Code, p.Local = p.Code[:0], p.Local[:0]
 	p.Lanes = resize(p.Lanes, a.Planes)
 	for i := range p.Lanes {
 		p.Lanes[i].TX, p.Lanes[i].RX = p.Lanes[i].TX[:0], p.Lanes[i].RX[:0]
@@ -89,21 +89,21 @@ func (p *Program) transfer(a P2PArgs, kind Kind, msg int32, m Message, nth int32
 	split := packetSplit{planes: a.Planes, minPiece: a.MinPiece, elem: 1}
 	var buf [16]piece
 	for _, c := range split.spread(a.Rank, m.Peer, m.Bytes, buf[:0]) {
-		op := Op{
+		in := Instruction{
 			Kind: kind, Plane: int16(c.plane), Step: nth, Peer: int32(m.Peer), FlowDst: int32(m.Peer),
 			Base: c.lo, Bytes: c.hi - c.lo,
 		}
-		id := OpID(len(p.Ops))
+		id := ID(len(p.Code))
 		lane := &p.Lanes[c.plane]
 		seg := p.segment(msg, c.lo, c.hi-c.lo)
 		if kind == Send {
-			op.Src = seg
+			in.Src = seg
 			lane.TX = append(lane.TX, id)
 		} else {
-			op.Dst, op.FlowDst = seg, int32(a.Rank)
+			in.Dst, in.FlowDst = seg, int32(a.Rank)
 			lane.RX = append(lane.RX, id)
 		}
-		p.Ops = append(p.Ops, op)
+		p.Code = append(p.Code, in)
 	}
 }
 
@@ -131,8 +131,8 @@ func (p *Program) copySelf(rank int, sends, recvs []Message) error {
 				i, s.Bytes, r, recvs[r].Bytes, ErrUnmatched)
 		}
 		if s.Bytes > 0 {
-			p.Local = append(p.Local, OpID(len(p.Ops)))
-			p.Ops = append(p.Ops, Op{
+			p.Local = append(p.Local, ID(len(p.Code)))
+			p.Code = append(p.Code, Instruction{
 				Kind: Copy, Plane: -1, Peer: int32(rank), FlowDst: int32(rank), Bytes: s.Bytes,
 				Src: p.segment(int32(i), 0, s.Bytes), Dst: p.segment(int32(len(sends)+r), 0, s.Bytes),
 			})

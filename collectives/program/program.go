@@ -5,10 +5,10 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Kind is the kind of an operation.
+// Kind is the kind of an instruction.
 type Kind uint8
 
-// The kinds of operations.
+// The kinds of instructions.
 const (
 	// Copy is local: Dst = Src, multiplied by the call's factor if Scale is set.
 	Copy Kind = iota
@@ -26,7 +26,7 @@ const (
 	Reconfigure
 )
 
-// Transfers reports whether operations of the kind move data of this rank over a plane.
+// Transfers reports whether instructions of the kind move data of this rank over a plane.
 func (k Kind) Transfers() bool { return k == Send || k == Recv || k == RecvReduce }
 
 // Messages is the Segment.Buf of point-to-point programs. The segment then is part of a message (see [BuildP2P]) and
@@ -41,31 +41,31 @@ type Segment struct {
 	Len int64 // bytes
 }
 
-// OpID is an index of Program.Ops. An operation depends only on operations with lower numbers.
-type OpID int32
+// ID is an index of Program.Code. An instruction depends only on instructions with lower numbers.
+type ID int32
 
-// None means no operation.
-const None OpID = -1
+// None means no instruction.
+const None ID = -1
 
-// Op is one operation of a rank. Copies share Deps and segments, which are read-only.
-type Op struct {
+// Instruction is one instruction of a rank. Copies share Deps and segments, which are read-only.
+type Instruction struct {
 	Kind    Kind
 	Scale   bool  // Copy: multiply by the call's factor
-	Plane   int16 // -1 for local operations
+	Plane   int16 // -1 for local instructions
 	Step    int32 // step of the schedule; frames carry it
 	Peer    int32 // Send: flow destination; Recv*: flow source; Forward: flow source
 	FlowDst int32 // Forward: flow destination
-	// Base is the offset of the operation's first byte in the flow's bytes of this step. The pieces of a flow on all
+	// Base is the offset of the instruction's first byte in the flow's bytes of this step. The pieces of a flow on all
 	// planes and entries are consecutive intervals of these bytes.
 	Base  int64
 	Bytes int64
 	Src   []Segment
 	Dst   []Segment
 	// Init is parallel to Dst, or nil. A RecvReduce computes Dst[i] = Init[i] op bytes if Init[i] is not empty. Init
-	// is always in Input, and then no operation writes to Input.
+	// is always in Input, and then no instruction writes to Input.
 	Init []Segment
-	// Deps are the operations that must complete before this one accesses memory or sends its first byte.
-	Deps []OpID
+	// Deps are the instructions that must complete before this one accesses memory or sends its first byte.
+	Deps []ID
 	// Epoch is relative to the plane's epoch at the start of the program. For Send and Forward, it is the epoch in
 	// which the circuit from this rank was made; for Recv and RecvReduce, the circuit to this rank. Frames carry the
 	// sum of the plane's epoch at the start and Epoch. For Reconfigure it is the epoch that ends.
@@ -86,27 +86,26 @@ type Op struct {
 	Moves bool
 }
 
-// Lane is the order of the operations of one plane on one rank. TX operations begin in order: sends per destination,
-// forwards in the background. A Reconfigure waits until all earlier TX operations have completed, and have drained if
-// Moves is set. RX operations complete in order per source.
+// Lane is the order of the instructions of one plane on one rank. TX instructions begin in order: sends per
+// destination, forwards in the background. A Reconfigure waits until all earlier TX instructions have completed, and
+// have drained if Moves is set. RX instructions complete in order per source.
 type Lane struct {
-	TX []OpID
-	RX []OpID
+	TX []ID
+	RX []ID
 
 	// Derived from TX and RX: index for the executor.
 
 	Stages  []Stage // TX, cut after each Reconfigure
-	Sources []OpID  // first RX operation of each source; Program.Next links the others
+	Sources []ID    // first RX instruction of each source; Program.Next links the others
 }
 
 // Stage is the part of a lane's TX up to a reconfiguration.
 type Stage struct {
-	Sends    []OpID // first Send to each destination; Program.Next links the others
-	Forwards []OpID // first Forward of each flow; Program.Next links the others
-	TX       []OpID // Sends and Forwards, in the order of the lane
-	Ops      int32  // len(TX)
-	Reconf   OpID   // Reconfigure at the end of the stage, None for the last stage
-	Route    uint32 // latest Op.Route of its sends
+	Sends    []ID   // first Send to each destination; Program.Next links the others
+	Forwards []ID   // first Forward of each flow; Program.Next links the others
+	TX       []ID   // Sends and Forwards, in the order of the lane
+	Reconf   ID     // Reconfigure at the end of the stage, None for the last stage
+	Route    uint32 // latest Instruction.Route of its sends
 	Transit  int64  // total bytes of its forwards
 }
 
@@ -114,8 +113,8 @@ type Stage struct {
 // The executor keeps the state of a run.
 type Program struct {
 	Rank, Ranks int
-	Ops         []Op
-	Local       []OpID // Copy and LocalReduce operations; only Deps order them
+	Code        []Instruction
+	Local       []ID   // Copy and LocalReduce instructions; only Deps order them
 	Lanes       []Lane // one per plane
 	// Configs lists the maps of each plane. The plane must hold Configs[plane][0] when the program starts. Configs is
 	// nil for packet planes.
@@ -142,11 +141,11 @@ type Program struct {
 
 	// Derived from Ops and Lanes.
 
-	Reduces, Scales bool    // an operation reduces; an operation multiplies by the call's factor
-	Next            []OpID  // by operation: the next one of the same chain, or None
-	NumDeps         []int32 // len(Ops[i].Deps)
+	Reduces, Scales bool    // an instruction reduces; an instruction multiplies by the call's factor
+	Next            []ID    // by instruction: the next one of the same chain, or None
+	NumDeps         []int32 // len(Code[i].Deps)
 	succStart       []int32
-	succ            []OpID
+	succ            []ID
 	scratch         indexScratch
 	block           int64     // bytes per block of the call
 	segments        []Segment // memory of the segments of a point-to-point program
@@ -167,7 +166,7 @@ func (p *Program) Switches(plane int) uint32 {
 	return uint32(len(p.Configs[plane]) - 1)
 }
 
-// Successors returns the operations that depend on id. The caller must not change the slice.
-func (p *Program) Successors(id OpID) []OpID {
+// Successors returns the instructions that depend on id. The caller must not change the slice.
+func (p *Program) Successors(id ID) []ID {
 	return p.succ[p.succStart[id]:p.succStart[id+1]]
 }

@@ -49,7 +49,7 @@ type ScriptStage struct {
 type Work struct {
 	Dst, A, B Segment
 	Reduce    bool
-	Scale     bool // multiply A by the call's factor, as Op.Scale
+	Scale     bool // multiply A by the call's factor, as Instruction.Scale
 }
 
 // Transfer is one message to or from Peer. Both ranks of a pair have their messages in the same order.
@@ -63,9 +63,9 @@ type Transfer struct {
 func NewScript(p *Program) (*Script, error) {
 	b := scripter{
 		s:     &Script{Program: p, Stages: make([][]ScriptStage, len(p.Lanes))},
-		where: make([]int, len(p.Ops)),
+		where: make([]int, len(p.Code)),
 		known: make([][]int, len(p.Lanes)),
-		area:  make([]int64, len(p.Lanes)), landing: map[OpID]int64{},
+		area:  make([]int64, len(p.Lanes)), landing: map[ID]int64{},
 	}
 	for i := range b.where {
 		b.where[i] = -1
@@ -76,16 +76,16 @@ func NewScript(p *Program) (*Script, error) {
 		}
 		b.known[j] = slices.Repeat([]int{-1}, len(p.Lanes))
 	}
-	for at := 0; at < len(p.Ops); {
+	for at := 0; at < len(p.Code); {
 		end := at
-		for end < len(p.Ops) && (p.Ops[end].Kind == Reconfigure || p.Ops[end].Step == p.Ops[at].Step) {
+		for end < len(p.Code) && (p.Code[end].Kind == Reconfigure || p.Code[end].Step == p.Code[at].Step) {
 			end++
 		}
-		if p.Ops[at].Kind == Reconfigure {
+		if p.Code[at].Kind == Reconfigure {
 			at++ // Stages describes it
 			continue
 		}
-		b.step(OpID(at), OpID(end))
+		b.step(ID(at), ID(end))
 		at = end
 	}
 	b.finish()
@@ -95,15 +95,15 @@ func NewScript(p *Program) (*Script, error) {
 // scripter is the state of one call of NewScript.
 type scripter struct {
 	s     *Script
-	where []int // by operation: number of the batch that completes it, or -1
+	where []int // by instruction: number of the batch that completes it, or -1
 	// known[j][k] is the latest batch of lane k that has ended before the next batch of lane j. after[i] is the value
 	// of known for the lane of batch i after that batch.
 	known   [][]int
 	after   [][]int
-	landing map[OpID]int64 // by receive: offset of its message in the lane's area
-	area    []int64        // by lane: bytes of its area
-	used    []int64        // by lane: bytes of its area that the present step uses
-	err     error          // first order of operations that batches cannot have
+	landing map[ID]int64 // by receive: offset of its message in the lane's area
+	area    []int64      // by lane: bytes of its area
+	used    []int64      // by lane: bytes of its area that the present step uses
+	err     error        // first order of instructions that batches cannot have
 }
 
 // stages sets the stages of a lane.
@@ -115,29 +115,29 @@ func (b *scripter) stages(j int) error {
 	}
 	b.s.Stages[j] = make([]ScriptStage, n)
 	for _, id := range p.Lanes[j].TX {
-		switch op := &p.Ops[id]; op.Kind {
+		switch in := &p.Code[id]; in.Kind {
 		case Forward:
 			return fmt.Errorf("program: a script cannot forward from rank %d to rank %d: %w",
-				op.Peer, op.FlowDst, ErrUnsupported)
+				in.Peer, in.FlowDst, ErrUnsupported)
 		case Reconfigure:
-			b.s.Stages[j][op.Config-1].Moves = op.Moves
+			b.s.Stages[j][in.Config-1].Moves = in.Moves
 		default:
-			if err := b.checkCircuit(op, p.Rank, int(op.Peer)); err != nil {
+			if err := b.checkCircuit(in, p.Rank, int(in.Peer)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, id := range p.Lanes[j].RX {
-		if err := b.checkCircuit(&p.Ops[id], int(p.Ops[id].Peer), p.Rank); err != nil {
+		if err := b.checkCircuit(&p.Code[id], int(p.Code[id].Peer), p.Rank); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkCircuit returns an error if other ranks must forward the message of op.
-func (b *scripter) checkCircuit(op *Op, from, to int) error {
-	if p := b.s.Program; p.Configs != nil && p.Configs[op.Plane][op.Config][from] != to {
+// checkCircuit returns an error if other ranks must forward the message of an instruction.
+func (b *scripter) checkCircuit(in *Instruction, from, to int) error {
+	if p := b.s.Program; p.Configs != nil && p.Configs[in.Plane][in.Config][from] != to {
 		return fmt.Errorf("program: a script cannot send from rank %d to rank %d through other ranks: %w",
 			from, to, ErrUnsupported)
 	}
@@ -146,18 +146,18 @@ func (b *scripter) checkCircuit(op *Op, from, to int) error {
 
 // step adds the batches of one step: messages, local moves before any receive, work on the received messages in the
 // area, and the other local moves.
-func (b *scripter) step(from, to OpID) {
+func (b *scripter) step(from, to ID) {
 	p := b.s.Program
 	b.used = resize(b.used, len(p.Lanes))
 	clear(b.used)
-	var own, post []OpID
-	landed := make([][]OpID, len(p.Lanes))
-	transfers, received := map[[2]int][]OpID{}, false
+	var own, post []ID
+	landed := make([][]ID, len(p.Lanes))
+	transfers, received := map[[2]int][]ID{}, false
 	for id := from; id < to; id++ {
-		switch op := &p.Ops[id]; op.Kind {
+		switch in := &p.Code[id]; in.Kind {
 		case Send, Recv, RecvReduce:
-			received = received || op.Kind != Send
-			key := [2]int{int(op.Plane), int(op.Config)}
+			received = received || in.Kind != Send
+			key := [2]int{int(in.Plane), int(in.Config)}
 			transfers[key] = append(transfers[key], id)
 		case Copy, LocalReduce:
 			if received {
@@ -184,14 +184,14 @@ func (b *scripter) step(from, to OpID) {
 	}
 }
 
-// add appends a batch that depends on operations, and returns its number. It sets Wait for the batches of other lanes
-// that complete these operations.
-func (b *scripter) add(batch Batch, deps []OpID) int {
+// add appends a batch that depends on instructions, and returns its number. It sets Wait for the batches of other lanes
+// that complete these instructions.
+func (b *scripter) add(batch Batch, deps []ID) int {
 	j, n := batch.Lane, len(b.s.Batches)
 	for _, d := range deps {
 		w := b.where[d]
 		if w < 0 {
-			b.err = fmt.Errorf("program: batch %d of a script waits for operation %d, which comes later: %w",
+			b.err = fmt.Errorf("program: batch %d of a script waits for instruction %d, which comes later: %w",
 				n, d, ErrSchedule)
 			continue
 		}
@@ -237,30 +237,30 @@ func (b *scripter) alloc(j int, bytes int64, like Segment) Segment {
 }
 
 // transfer adds the messages of a lane in one step and under one map. It returns the receives into the area. A receive
-// uses the area if its message is combined or scattered, or if it depends on an operation that may end after the batch
-// begins.
-func (b *scripter) transfer(j, config int, ids []OpID) (landed []OpID) {
+// uses the area if its message is combined or scattered, or if it depends on an instruction that may end after the
+// batch begins.
+func (b *scripter) transfer(j, config int, ids []ID) (landed []ID) {
 	p := b.s.Program
-	batch := Batch{Lane: j, Config: config, Step: p.Ops[ids[0]].Step}
-	var deps []OpID
+	batch := Batch{Lane: j, Config: config, Step: p.Code[ids[0]].Step}
+	var deps []ID
 	for _, id := range ids {
-		op := &p.Ops[id]
-		t := Transfer{Peer: op.Peer, Send: op.Kind == Send}
+		in := &p.Code[id]
+		t := Transfer{Peer: in.Peer, Send: in.Kind == Send}
 		switch {
-		case t.Send && len(op.Src) == 1:
-			t.At = op.Src[0]
-			deps = append(deps, op.Deps...)
+		case t.Send && len(in.Src) == 1:
+			t.At = in.Src[0]
+			deps = append(deps, in.Deps...)
 		case t.Send:
-			t.At = b.alloc(j, op.Bytes, Segment{})
-			batch.Work = append(batch.Work, pieces(op.Src, t.At, func(of, area Segment) Work {
+			t.At = b.alloc(j, in.Bytes, Segment{})
+			batch.Work = append(batch.Work, pieces(in.Src, t.At, func(of, area Segment) Work {
 				return Work{Dst: area, A: of}
 			})...)
-			deps = append(deps, op.Deps...)
-		case op.Kind == Recv && len(op.Dst) == 1 && b.ended(op.Deps):
-			t.At = op.Dst[0]
-			deps = append(deps, op.Deps...)
+			deps = append(deps, in.Deps...)
+		case in.Kind == Recv && len(in.Dst) == 1 && b.ended(in.Deps):
+			t.At = in.Dst[0]
+			deps = append(deps, in.Deps...)
 		default:
-			t.At = b.alloc(j, op.Bytes, op.Dst[0])
+			t.At = b.alloc(j, in.Bytes, in.Dst[0])
 			b.landing[id] = t.At.Off
 			landed = append(landed, id)
 		}
@@ -276,30 +276,30 @@ func (b *scripter) transfer(j, config int, ids []OpID) (landed []OpID) {
 	return landed
 }
 
-// ended reports whether the batches so far complete all of the operations.
-func (b *scripter) ended(deps []OpID) bool {
-	return !slices.ContainsFunc(deps, func(d OpID) bool { return b.where[d] < 0 })
+// ended reports whether the batches so far complete all of the instructions.
+func (b *scripter) ended(deps []ID) bool {
+	return !slices.ContainsFunc(deps, func(d ID) bool { return b.where[d] < 0 })
 }
 
 // unpack adds a batch that combines or scatters messages in the area.
-func (b *scripter) unpack(j int, ids []OpID) {
+func (b *scripter) unpack(j int, ids []ID) {
 	if len(ids) == 0 {
 		return
 	}
 	p := b.s.Program
-	batch := Batch{Lane: j, Step: p.Ops[ids[0]].Step}
-	var deps []OpID
+	batch := Batch{Lane: j, Step: p.Code[ids[0]].Step}
+	var deps []ID
 	for _, id := range ids {
-		op := &p.Ops[id]
-		deps = append(deps, op.Deps...)
-		at := Segment{Buf: Area, Msg: int32(j), Off: b.landing[id], Len: op.Bytes}
+		in := &p.Code[id]
+		deps = append(deps, in.Deps...)
+		at := Segment{Buf: Area, Msg: int32(j), Off: b.landing[id], Len: in.Bytes}
 		i := 0
-		batch.Work = append(batch.Work, pieces(op.Dst, at, func(of, area Segment) Work {
+		batch.Work = append(batch.Work, pieces(in.Dst, at, func(of, area Segment) Work {
 			w := Work{Dst: of, A: area}
-			if op.Kind == RecvReduce {
+			if in.Kind == RecvReduce {
 				w.A, w.B, w.Reduce = of, area, true
-				if op.Init != nil && op.Init[i].Len > 0 {
-					w.A = op.Init[i]
+				if in.Init != nil && in.Init[i].Len > 0 {
+					w.A = in.Init[i]
 				}
 			}
 			i++
@@ -325,24 +325,24 @@ func pieces(list []Segment, area Segment, pair func(of, area Segment) Work) []Wo
 }
 
 // local adds a batch of local moves, which run in order.
-func (b *scripter) local(ids []OpID) {
+func (b *scripter) local(ids []ID) {
 	if len(ids) == 0 {
 		return
 	}
 	p := b.s.Program
-	batch := Batch{Step: p.Ops[ids[0]].Step}
-	var deps []OpID
+	batch := Batch{Step: p.Code[ids[0]].Step}
+	var deps []ID
 	for _, id := range ids {
-		op := &p.Ops[id]
-		for _, d := range op.Deps {
+		in := &p.Code[id]
+		for _, d := range in.Deps {
 			if !slices.Contains(ids, d) {
 				deps = append(deps, d)
 			}
 		}
-		for i, src := range op.Src {
-			w := Work{Dst: op.Dst[i], A: src, Scale: op.Scale}
-			if op.Kind == LocalReduce {
-				w = Work{Dst: op.Dst[i], A: op.Dst[i], B: src, Reduce: true}
+		for i, src := range in.Src {
+			w := Work{Dst: in.Dst[i], A: src, Scale: in.Scale}
+			if in.Kind == LocalReduce {
+				w = Work{Dst: in.Dst[i], A: in.Dst[i], B: src, Reduce: true}
 			}
 			batch.Work = append(batch.Work, w)
 		}

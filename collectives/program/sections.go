@@ -19,33 +19,33 @@ type Section struct {
 	// Program is the first repetition. Its epochs are relative to the start of the section.
 	Program   *Program
 	Count     int
-	OpShifts  []OpShift // by operation of Program; nil if Count is 1
-	MapShifts [][]int   // by plane and map: the map is a shift, and its distance grows by this number of ranks
+	Shifts    []Shift // by instruction of Program; nil if Count is 1
+	MapShifts [][]int // by plane and map: the map is a shift, and its distance grows by this number of ranks
 }
 
-// OpShift is the difference between an operation and the same operation of the next repetition: in steps, in ranks for
-// Peer and FlowDst, and in blocks for Src and Dst. Ranks and blocks are modulo the number of ranks.
-type OpShift struct{ Step, Peer, FlowDst, Src, Dst int32 }
+// Shift is the difference between an instruction and the same instruction of the next repetition: in steps, in ranks
+// for Peer and FlowDst, and in blocks for Src and Dst. Ranks and blocks are modulo the number of ranks.
+type Shift struct{ Step, Peer, FlowDst, Src, Dst int32 }
 
-// Repetition holds the operations of one repetition of a section. Section.Repetition reuses its memory.
+// Repetition holds the instructions of one repetition of a section. Section.Repetition reuses its memory.
 type Repetition struct {
-	Ops      []Op
+	Code     []Instruction
 	segments []Segment
 }
 
 // Repetition sets r to repetition i of the section.
 func (s *Section) Repetition(i int, r *Repetition) {
 	p := s.Program
-	r.Ops = append(r.Ops[:0], p.Ops...)
+	r.Code = append(r.Code[:0], p.Code...)
 	if i == 0 {
 		return
 	}
 	r.segments = r.segments[:0]
-	for k := range r.Ops {
-		op, by := &r.Ops[k], &s.OpShifts[k]
-		op.Step += int32(i) * by.Step
-		op.Peer, op.FlowDst = p.shiftRank(op.Peer, by.Peer, i), p.shiftRank(op.FlowDst, by.FlowDst, i)
-		op.Src, op.Dst = p.shiftSegments(r, op.Src, by.Src, i), p.shiftSegments(r, op.Dst, by.Dst, i)
+	for k := range r.Code {
+		in, by := &r.Code[k], &s.Shifts[k]
+		in.Step += int32(i) * by.Step
+		in.Peer, in.FlowDst = p.shiftRank(in.Peer, by.Peer, i), p.shiftRank(in.FlowDst, by.FlowDst, i)
+		in.Src, in.Dst = p.shiftSegments(r, in.Src, by.Src, i), p.shiftSegments(r, in.Dst, by.Dst, i)
 	}
 }
 
@@ -97,11 +97,11 @@ func (p *Program) Parts() iter.Seq2[*Program, int] {
 	}
 }
 
-// Operations returns the number of operations that a run of p executes.
-func (p *Program) Operations() int {
+// Instructions returns the number of instructions that a run of p executes.
+func (p *Program) Instructions() int {
 	sum := 0
 	for part, count := range p.Parts() {
-		sum += count * len(part.Ops)
+		sum += count * len(part.Code)
 	}
 	return sum
 }
@@ -190,7 +190,7 @@ func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*P
 		}
 		l.extents()
 		l.p.index()
-		if slices.ContainsFunc(l.p.Ops, func(op Op) bool { return op.Kind == Forward }) {
+		if slices.ContainsFunc(l.p.Code, func(in Instruction) bool { return in.Kind == Forward }) {
 			return nil, nil
 		}
 		whole.Reduces, whole.Scales = whole.Reduces || l.p.Reduces, whole.Scales || l.p.Scales
@@ -223,11 +223,11 @@ func (s *Section) repeat(p *Program, r *Repetition) bool {
 	return true
 }
 
-// setShifts computes OpShifts and MapShifts from the differences between the section's program and p. It returns false
+// setShifts computes Shifts and MapShifts from the differences between the section's program and p. It returns false
 // if p cannot be a repetition; repeat makes the complete check.
 func (s *Section) setShifts(p *Program) bool {
 	q := s.Program
-	if len(p.Ops) != len(q.Ops) || len(p.Configs) != len(q.Configs) {
+	if len(p.Code) != len(q.Code) || len(p.Configs) != len(q.Configs) {
 		return false
 	}
 	between := func(a, b int32) int32 { return (b - a + int32(p.Ranks)) % int32(p.Ranks) }
@@ -237,10 +237,10 @@ func (s *Section) setShifts(p *Program) bool {
 		}
 		return between(int32(a[0].Off/p.block%int64(p.Ranks)), int32(b[0].Off/p.block%int64(p.Ranks)))
 	}
-	s.OpShifts = make([]OpShift, len(q.Ops))
-	for i := range q.Ops {
-		a, b := &q.Ops[i], &p.Ops[i]
-		s.OpShifts[i] = OpShift{
+	s.Shifts = make([]Shift, len(q.Code))
+	for i := range q.Code {
+		a, b := &q.Code[i], &p.Code[i]
+		s.Shifts[i] = Shift{
 			b.Step - a.Step, between(a.Peer, b.Peer), between(a.FlowDst, b.FlowDst),
 			blocks(a.Src, b.Src), blocks(a.Dst, b.Dst),
 		}
@@ -266,9 +266,9 @@ func (s *Section) setShifts(p *Program) bool {
 	return true
 }
 
-// sameProgram reports whether p has the operations of the repetition, and the lanes and order of the first one.
+// sameProgram reports whether p has the instructions of the repetition, and the lanes and order of the first one.
 func sameProgram(p, first *Program, r *Repetition) bool {
-	sameOps := slices.EqualFunc(p.Ops, r.Ops, func(a, b Op) bool {
+	sameCode := slices.EqualFunc(p.Code, r.Code, func(a, b Instruction) bool {
 		return a.Kind == b.Kind && a.Scale == b.Scale && a.Plane == b.Plane && a.Step == b.Step &&
 			a.Peer == b.Peer && a.FlowDst == b.FlowDst && a.Base == b.Base && a.Bytes == b.Bytes &&
 			a.Epoch == b.Epoch && a.Route == b.Route && a.InEpoch == b.InEpoch && a.Config == b.Config &&
@@ -278,9 +278,9 @@ func sameProgram(p, first *Program, r *Repetition) bool {
 	sameLanes := slices.EqualFunc(p.Lanes, first.Lanes, func(a, b Lane) bool {
 		return slices.Equal(a.TX, b.TX) && slices.Equal(a.RX, b.RX)
 	})
-	// A chain links the operations of one peer. If two peers become one, the chains differ.
+	// A chain links the instructions of one peer. If two peers become one, the chains differ.
 	sameChains := slices.Equal(p.Next, first.Next)
-	return sameOps && sameLanes && sameChains && slices.Equal(p.Local, first.Local)
+	return sameCode && sameLanes && sameChains && slices.Equal(p.Local, first.Local)
 }
 
 // sameMaps reports whether p has the maps of the section's next repetition.
@@ -307,7 +307,7 @@ func (tp *planeLine) configAt(step int) int {
 	return len(tp.maps) - 1
 }
 
-// newProgram returns a program without operations.
+// newProgram returns a program without instructions.
 func newProgram(s *schedule.Schedule, a *Args) *Program {
 	return &Program{
 		Rank: a.Rank, Ranks: s.Ranks, ElemSize: a.ElemSize, Signature: a.Signature,

@@ -30,7 +30,7 @@ func rotating(t *testing.T, n int) (*schedule.Schedule, *plans.Plan, program.Arg
 	return s, plan, program.Args{Count: 16, ElemSize: 4, Problem: problem, StepOf: stepOf, Signature: 7}
 }
 
-// TestSectionsAreTheWhole checks that the repetitions of all sections give the operations of the program without
+// TestSectionsAreTheWhole checks that the repetitions of all sections give the instructions of the program without
 // sections, on the same planes, circuits and epochs.
 func TestSectionsAreTheWhole(t *testing.T) {
 	s, plan, args := rotating(t, 61)
@@ -41,13 +41,13 @@ func TestSectionsAreTheWhole(t *testing.T) {
 		args.SectionSteps = 4
 		rolled, err := program.Lower(s, plan, args)
 		require.NoError(t, err)
-		if len(rolled.Sections) < 2 || len(rolled.Sections) > 5 || len(rolled.Ops) != 0 {
-			t.Fatalf("rank %d: %d sections, %d operations outside", rank, len(rolled.Sections), len(rolled.Ops))
+		if len(rolled.Sections) < 2 || len(rolled.Sections) > 5 || len(rolled.Code) != 0 {
+			t.Fatalf("rank %d: %d sections, %d instructions outside", rank, len(rolled.Sections), len(rolled.Code))
 		}
 		if rolled.Extent != flat.Extent || rolled.Reduces != flat.Reduces || rolled.ScratchBytes != flat.ScratchBytes {
 			t.Errorf("rank %d: %+v, want %+v", rank, rolled.Extent, flat.Extent)
 		}
-		want, got := inOrder(flat.Ops, flat.Lanes, flat.Configs, nil), []laneOp(nil)
+		want, got := inOrder(flat.Code, flat.Lanes, flat.Configs, nil), []ordered(nil)
 		base := make([]uint32, len(plan.Planes))
 		var r program.Repetition
 		for _, section := range rolled.Sections {
@@ -59,16 +59,16 @@ func TestSectionsAreTheWhole(t *testing.T) {
 						maps[j] = append(maps[j], section.Map(j, k, i, new(circuit.Permutation)))
 					}
 				}
-				got = append(got, inOrder(r.Ops, section.Program.Lanes, maps, base)...)
+				got = append(got, inOrder(r.Code, section.Program.Lanes, maps, base)...)
 				for j := range base {
 					base[j] += section.Program.Switches(j)
 				}
 			}
 		}
-		byPlane := func(all []laneOp) map[[2]int][]laneOp {
-			m := map[[2]int][]laneOp{}
+		byPlane := func(all []ordered) map[[2]int][]ordered {
+			m := map[[2]int][]ordered{}
 			for _, o := range all {
-				m[[2]int{int(o.op.Plane), o.lane}] = append(m[[2]int{int(o.op.Plane), o.lane}], o)
+				m[[2]int{int(o.in.Plane), o.lane}] = append(m[[2]int{int(o.in.Plane), o.lane}], o)
 			}
 			return m
 		}
@@ -76,8 +76,8 @@ func TestSectionsAreTheWhole(t *testing.T) {
 			for k, list := range b {
 				for i := range list {
 					if i >= len(a[k]) || !reflect.DeepEqual(a[k][i], list[i]) {
-						t.Fatalf("rank %d, plane and lane %v, operation %d of %d: sections have %+v, the whole %+v", rank, k, i,
-							len(a[k]), a[k][min(i, len(a[k])-1)], list[i])
+						t.Fatalf("rank %d, plane and lane %v, instruction %d of %d: sections have %+v, the whole %+v",
+							rank, k, i, len(a[k]), a[k][min(i, len(a[k])-1)], list[i])
 					}
 				}
 			}
@@ -96,35 +96,36 @@ func TestSectionsAreTheWhole(t *testing.T) {
 	}
 }
 
-// laneOp is an operation of a plane. Its epochs and its map count from the start of the call; it has no reference to
+// ordered is an instruction of a plane. Its epochs and its map count from the start of the call; it has no reference to
 // the order in its program.
-type laneOp struct {
-	op   program.Op
+type ordered struct {
+	in   program.Instruction
 	lane int // 0 transmits, 1 receives
 	to   circuit.Permutation
 }
 
-func inOrder(ops []program.Op, lanes []program.Lane, configs [][]circuit.Permutation, base []uint32) (all []laneOp) {
+func inOrder(code []program.Instruction, lanes []program.Lane, configs [][]circuit.Permutation,
+	base []uint32) (all []ordered) {
 	for j := range lanes {
-		for lane, ids := range [][]program.OpID{lanes[j].TX, lanes[j].RX} {
+		for lane, ids := range [][]program.ID{lanes[j].TX, lanes[j].RX} {
 			for _, id := range ids {
-				op := ops[id]
-				to := configs[j][op.Config]
-				if op.Deps, op.Config = nil, 0; base != nil {
-					if op.Epoch += base[j]; op.Kind != program.Reconfigure {
-						op.Route += base[j]
+				in := code[id]
+				to := configs[j][in.Config]
+				if in.Deps, in.Config = nil, 0; base != nil {
+					if in.Epoch += base[j]; in.Kind != program.Reconfigure {
+						in.Route += base[j]
 					}
 				}
 				// Both are shared memory: compare what they say.
-				op.Src, op.Dst = append([]program.Segment(nil), op.Src...), append([]program.Segment(nil), op.Dst...)
-				all = append(all, laneOp{op, lane, to})
+				in.Src, in.Dst = append([]program.Segment(nil), in.Src...), append([]program.Segment(nil), in.Dst...)
+				all = append(all, ordered{in, lane, to})
 			}
 		}
 	}
 	return all
 }
 
-// TestSectionsDoNotGrow checks that four times as many steps do not increase the operations, maps and sections of a
+// TestSectionsDoNotGrow checks that four times as many steps do not increase the instructions, maps and sections of a
 // program.
 func TestSectionsDoNotGrow(t *testing.T) {
 	size := func(n int) (parts, sections int) {
@@ -133,7 +134,7 @@ func TestSectionsDoNotGrow(t *testing.T) {
 		p, err := program.Lower(s, plan, args)
 		require.NoError(t, err)
 		for _, section := range p.Sections {
-			parts += len(section.Program.Ops)
+			parts += len(section.Program.Code)
 			for _, maps := range section.Program.Configs {
 				parts += cap(maps)
 			}
@@ -143,6 +144,6 @@ func TestSectionsDoNotGrow(t *testing.T) {
 	small, sections := size(65)
 	large, more := size(257)
 	if sections == 0 || large > small+small/4 || more > sections+1 {
-		t.Errorf("%d operations and maps in %d sections of 64 steps, %d in %d of 256", small, sections, large, more)
+		t.Errorf("%d instructions and maps in %d sections of 64 steps, %d in %d of 256", small, sections, large, more)
 	}
 }

@@ -23,7 +23,7 @@ func TestSmallFlowsAvoidSlowPlanes(t *testing.T) {
 	}
 }
 
-// TestPlanesAreIndependent checks that no operation of a plane waits for one of another plane, and that planes carry
+// TestPlanesAreIndependent checks that no instruction of a plane waits for one of another plane, and that planes carry
 // equal parts, or their shares.
 func TestPlanesAreIndependent(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -40,14 +40,15 @@ func TestPlanesAreIndependent(t *testing.T) {
 		require.NoError(t, err)
 		for _, p := range progs {
 			sent := make([]int64, 3)
-			for i := range p.Ops {
-				op := &p.Ops[i]
-				if op.Kind == Send {
-					sent[op.Plane] += op.Bytes
+			for i := range p.Code {
+				in := &p.Code[i]
+				if in.Kind == Send {
+					sent[in.Plane] += in.Bytes
 				}
-				for _, dep := range op.Deps {
-					if from := p.Ops[dep].Plane; from >= 0 && op.Plane >= 0 && from != op.Plane {
-						t.Fatalf("%s: rank %d: step %d on plane %d waits for plane %d", name, p.Rank, op.Step, op.Plane, from)
+				for _, dep := range in.Deps {
+					if from := p.Code[dep].Plane; from >= 0 && in.Plane >= 0 && from != in.Plane {
+						t.Fatalf("%s: rank %d: step %d on plane %d waits for plane %d",
+							name, p.Rank, in.Step, in.Plane, from)
 					}
 				}
 			}
@@ -85,11 +86,11 @@ func TestMovesOnPlanes(t *testing.T) {
 			}
 		}
 	}
-	for i := range progs[0].Ops {
-		touch(sent, progs[0].Ops[i].Src)
+	for i := range progs[0].Code {
+		touch(sent, progs[0].Code[i].Src)
 	}
-	for i := range progs[1].Ops {
-		touch(received, progs[1].Ops[i].Dst)
+	for i := range progs[1].Code {
+		touch(received, progs[1].Code[i].Dst)
 	}
 	for at := range received {
 		if at < len(sent) && sent[at] != (at >= 8) || received[at] != (at >= 16 && at < 28) {

@@ -36,7 +36,7 @@ func (t *Table) Trace(c *comm.Core, s *calls.Shape, e *Entry) {
 		Algorithm: e.Algorithm,
 	}
 	if e.Prog != nil {
-		line.Operations = e.Prog.Operations()
+		line.Operations = e.Prog.Instructions()
 	}
 	if e.Plan != nil {
 		line.Planner, line.PredictedUS = e.Plan.Planner, e.Plan.CCTUS
@@ -49,7 +49,7 @@ func (t *Table) Trace(c *comm.Core, s *calls.Shape, e *Entry) {
 func (t *Table) TraceExchange(c *comm.Core, plan *plans.Plan, prog *program.Program) {
 	line := traceProgram{
 		Collective: "alltoallv", Type: datatype.Uint8.String(), Algorithm: "exchange",
-		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: prog.Operations(),
+		Planner: plan.Planner, PredictedUS: plan.CCTUS, Operations: prog.Instructions(),
 	}
 	for _, n := range prog.MsgBytes {
 		line.Count += uint64(n)

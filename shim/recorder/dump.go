@@ -125,16 +125,16 @@ func (f *Recorder) wordCircuits(op *Operation, o *flight.Operation) {
 func lanesOf(p *program.Program) []flight.Lane {
 	all := make([]flight.Lane, len(p.Lanes))
 	for part, count := range p.Parts() {
-		for i := range part.Ops {
-			o := &part.Ops[i]
-			if o.Plane < 0 || int(o.Plane) >= len(all) {
+		for i := range part.Code {
+			in := &part.Code[i]
+			if in.Plane < 0 || int(in.Plane) >= len(all) {
 				continue
 			}
-			switch l := &all[o.Plane]; o.Kind {
+			switch l := &all[in.Plane]; in.Kind {
 			case program.Send:
-				l.Sent += o.Bytes * int64(count)
+				l.Sent += in.Bytes * int64(count)
 			case program.Recv, program.RecvReduce:
-				l.Received += o.Bytes * int64(count)
+				l.Received += in.Bytes * int64(count)
 			}
 		}
 	}

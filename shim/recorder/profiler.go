@@ -19,7 +19,7 @@ type Profiler interface {
 	// whether the profiler wants to know what happens on planes.
 	Bind(number uint64, p *program.Program) bool
 	// Transfer and Hold pass on what the [exec.Observer] of the operation is told. They ignore other numbers.
-	Transfer(number uint64, id program.OpID, op *program.Op, ended bool)
+	Transfer(number uint64, id program.ID, in *program.Instruction, ended bool)
 	Hold(number uint64, plane int, ended bool)
 	// End reports the end of an operation. It ignores other numbers.
 	End(number uint64)
@@ -128,11 +128,11 @@ type observer struct {
 	number uint64
 }
 
-func (o observer) Transfer(id program.OpID, op *program.Op, ended bool) {
+func (o observer) Transfer(id program.ID, in *program.Instruction, ended bool) {
 	o.f.mu.Lock()
 	defer o.f.mu.Unlock()
 	if p := o.f.profiler; p != nil {
-		p.Transfer(o.number, id, op, ended)
+		p.Transfer(o.number, id, in, ended)
 	}
 }
 

@@ -41,8 +41,8 @@ func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error
 	}
 	st.Programs.Put(key, e)
 	st.Programs.Trace(c, &s, e)
-	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d operations on packet planes",
-		c.Rank, s.Kind, s.Count, s.Type, s.Root, e.Algorithm, e.Prog.Operations())
+	c.Log.Info(log.Tuning, "rank %d: %v of %d %v (root %d): algorithm %s, %d instructions on packet planes",
+		c.Rank, s.Kind, s.Count, s.Type, s.Root, e.Algorithm, e.Prog.Instructions())
 	return e, nil
 }
 

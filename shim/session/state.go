@@ -160,9 +160,9 @@ func (st *State) close() {
 // Bytes returns the size of programs and scratch memory, in bytes.
 func (st *State) Bytes() uint64 {
 	const (
-		op      = uint64(unsafe.Sizeof(program.Op{}))
-		segment = uint64(unsafe.Sizeof(program.Segment{}))
-		dep     = uint64(unsafe.Sizeof(program.None))
+		instruction = uint64(unsafe.Sizeof(program.Instruction{}))
+		segment     = uint64(unsafe.Sizeof(program.Segment{}))
+		dep         = uint64(unsafe.Sizeof(program.None))
 	)
 	sum := uint64(cap(st.scratch))
 	for _, e := range st.Programs.Programs {
@@ -170,9 +170,9 @@ func (st *State) Bytes() uint64 {
 			continue
 		}
 		for part := range e.Prog.Parts() {
-			for i := range part.Ops {
-				o := &part.Ops[i]
-				sum += op + segment*uint64(cap(o.Src)+cap(o.Dst)+cap(o.Init)) + dep*uint64(cap(o.Deps))
+			for i := range part.Code {
+				in := &part.Code[i]
+				sum += instruction + segment*uint64(cap(in.Src)+cap(in.Dst)+cap(in.Init)) + dep*uint64(cap(in.Deps))
 			}
 		}
 	}

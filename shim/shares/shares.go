@@ -171,7 +171,7 @@ func ReceivedBytes(p *program.Program) []int64 {
 	bytes, total := make([]int64, len(p.Lanes)), int64(0)
 	for j := range p.Lanes {
 		for _, id := range p.Lanes[j].RX {
-			bytes[j] += p.Ops[id].Bytes
+			bytes[j] += p.Code[id].Bytes
 		}
 		if bytes[j] == 0 {
 			return nil

@@ -116,9 +116,9 @@ func (x *round) program(t *circuits.Ticket) (*program.Program, error) {
 	}
 	x.table[key] = prog
 	st.Programs.TraceExchange(c, plan, prog)
-	c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d operations on %d of "+
-		"%d planes",
-		c.Rank, len(st.Group.Sends), len(st.Group.Recvs), plan.Planner, plan.CCTUS, prog.Operations(), t.Use.Len(), all)
+	c.Log.Info(log.Tuning, "rank %d: %d sends, %d receives: planner %s, predicted %.1f us, %d instructions on %d of "+
+		"%d planes", c.Rank, len(st.Group.Sends), len(st.Group.Recvs), plan.Planner, plan.CCTUS, prog.Instructions(),
+		t.Use.Len(), all)
 	return prog, nil
 }
 
