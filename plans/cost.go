@@ -75,7 +75,7 @@ func ReconfigPortsUS(p *Problem, ports int) float64 {
 // [Loader].
 func Load(perm circuit.Permutation, flows [][2]int) (hops, load int, err error) {
 	var l Loader
-	l.Bind(perm)
+	l.SetMap(perm)
 	return l.Load(flows)
 }
 
@@ -92,9 +92,9 @@ type Loader struct {
 	diff  []int // load differences over order; the circuit out of order[i] is i
 }
 
-// Bind selects the permutation that Load and Measure use. perm must be valid (see
+// SetMap selects the permutation that Load and Measure use. perm must be valid (see
 // [circuit.Permutation.Validate]) and is not kept.
-func (l *Loader) Bind(perm circuit.Permutation) {
+func (l *Loader) SetMap(perm circuit.Permutation) {
 	n := len(perm)
 	l.grow(n)
 	pos := l.pos

@@ -52,7 +52,7 @@ func TestLoaderCountsRoutes(t *testing.T) {
 			flows = append(flows, [2]int{rng.IntN(n), rng.IntN(n)})
 		}
 		wantH, wantL, wantOK := slowLoad(perm, flows)
-		l.Bind(perm)
+		l.SetMap(perm)
 		h, load, err := l.Load(flows)
 		if (err == nil) != wantOK || h != wantH || load != wantL {
 			t.Fatalf("perm %v flows %v: got %d %d %v, want %d %d %v", perm, flows, h, load, err, wantH, wantL, wantOK)
@@ -72,9 +72,9 @@ func TestLoaderCountsRoutes(t *testing.T) {
 func TestLoaderDoesNotAllocate(t *testing.T) {
 	var l Loader
 	ring, flows := circuit.Shift(64, 1), (&Step{To: circuit.Shift(64, 16)}).FlowList()
-	l.Bind(ring)
+	l.SetMap(ring)
 	got := testing.AllocsPerRun(100, func() {
-		l.Bind(ring)
+		l.SetMap(ring)
 		if h, load, bad := l.Measure(flows); h != 16 || load != 16 || bad >= 0 {
 			t.Fatal("wrong load")
 		}
@@ -142,7 +142,7 @@ func BenchmarkLoader(b *testing.B) {
 	ring, flows := circuit.Shift(64, 1), (&Step{To: circuit.Shift(64, 16)}).FlowList()
 	b.ReportAllocs()
 	for b.Loop() {
-		l.Bind(ring)
+		l.SetMap(ring)
 		l.Measure(flows)
 	}
 }

@@ -27,7 +27,7 @@ func (e *planeEvents) proxy(in *program.Instruction) int {
 	return 2*(int(at[0].Msg)*e.planes+int(in.Plane)) + sends // Msg is 0 in collectives
 }
 
-func (p *profiler) Bind(number uint64, prog *program.Program) bool {
+func (p *profiler) Program(number uint64, prog *program.Program) bool {
 	op := p.operations[number]
 	if op == nil || C.lpp_planes(op.p) == 0 {
 		return false

@@ -64,7 +64,7 @@ func (c *stepsChecker) plane(j int) {
 	var k clock
 	begin := c.initialOf(j)
 	current := begin
-	c.loader.Bind(current)
+	c.loader.SetMap(current)
 	for i := range c.plan.Planes[j] {
 		e := &c.plan.Planes[j][i]
 		k.advance(c.checker, j, i, e)
@@ -72,7 +72,7 @@ func (c *stepsChecker) plane(j int) {
 		case plans.Reconfigure:
 			c.lasts(j, i, e, plans.ReconfigUS(c.p, current, e.To))
 			current = e.To
-			c.loader.Bind(current)
+			c.loader.SetMap(current)
 		case plans.Transmit:
 			c.state[e.Step].end = math.Max(c.state[e.Step].end, e.EndUS)
 			if e.Joint != "" {

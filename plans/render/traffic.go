@@ -31,19 +31,19 @@ func (d *drawing) measureTraffic() {
 			current = d.plan.Initial[j]
 		}
 		var l plans.Loader
-		bound := d.bind(&l, current)
+		valid := d.setMap(&l, current)
 		for i := range entries {
 			e := &entries[i]
 			switch {
 			case e.Kind == plans.Reconfigure:
-				bound = d.bind(&l, e.To)
+				valid = d.setMap(&l, e.To)
 			case e.Kind != plans.Transmit:
 			case e.Joint != "":
 				id := fmt.Sprintf("%d %s", e.Step, e.Joint)
 				for _, r := range e.Routes {
 					joint[id] = max(joint[id], len(r.Path))
 				}
-			case bound:
+			case valid:
 				if flows := d.flowsOf(e); len(flows) > 0 {
 					if h, load, bad := l.Measure(flows); bad < 0 {
 						d.traffic[e] = traffic{h, load}
@@ -61,12 +61,12 @@ func (d *drawing) measureTraffic() {
 	}
 }
 
-// bind reports whether l could be set to p.
-func (d *drawing) bind(l *plans.Loader, p circuit.Permutation) bool {
+// setMap reports whether l could be set to p.
+func (d *drawing) setMap(l *plans.Loader, p circuit.Permutation) bool {
 	if d.o.Problem == nil || d.o.Problem.Ranks < 1 || p.Validate(d.o.Problem.Ranks) != nil {
 		return false
 	}
-	l.Bind(p)
+	l.SetMap(p)
 	return true
 }
 

@@ -37,7 +37,7 @@ func (s *simulator) prepare() error {
 		if err != nil {
 			return err
 		}
-		l.Bind(current)
+		l.SetMap(current)
 		for i := range entries {
 			e := &entries[i]
 			if err := s.cost(j, i, e, &l, &current, longest); err != nil {
@@ -84,7 +84,7 @@ func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *cir
 		}
 		s.duration[j][i] = plans.ReconfigUS(s.p, *current, e.To)
 		*current = e.To
-		l.Bind(e.To)
+		l.SetMap(e.To)
 		return nil
 	case e.Kind == plans.Hold && s.p.Demand != nil:
 		if !e.To.Equal(*current) {

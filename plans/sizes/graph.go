@@ -44,7 +44,7 @@ func newGraph(p *plans.Problem, plan *plans.Plan) (*graph, error) {
 		case p.Initial != nil:
 			maps[j] = p.Initial[j]
 		}
-		loads[j].Bind(maps[j])
+		loads[j].SetMap(maps[j])
 		total += len(plan.Planes[j])
 	}
 	for done := 0; done < total; {
@@ -147,7 +147,7 @@ func (g *graph) node(at [][2]int, stepOf []int, maps []circuit.Permutation, load
 			to := g.plan.Planes[m[0]][m[1]].To
 			n.fixed = math.Max(n.fixed, plans.ReconfigUS(g.p, maps[m[0]], to))
 			maps[m[0]] = to
-			loads[m[0]].Bind(to)
+			loads[m[0]].SetMap(to)
 		}
 		return n, nil
 	}

@@ -50,7 +50,7 @@ func newSearcher(w *network, units int, delta, perPort float64, seed int64) *sea
 		load:     make([]float64, units),
 		covered:  make([]bool, len(w.demand)),
 	}
-	s.lp.bind(w)
+	s.lp.setNetwork(w)
 	return s
 }
 

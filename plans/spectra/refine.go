@@ -31,7 +31,7 @@ type shortfall struct {
 	by    float64
 }
 
-func (s *weigher) bind(w *network) {
+func (s *weigher) setNetwork(w *network) {
 	s.w = w
 	if s.unit = w.scale(); s.unit == 0 {
 		s.unit = 1

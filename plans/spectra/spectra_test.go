@@ -56,7 +56,7 @@ func linear(d Matrix) Decomposition {
 	w := newNetwork(d, plans.Simplex)
 	holds := decompose(context.Background(), w, newMatcher(w), newBare(w, 0), nil, 0)
 	var s weigher
-	s.bind(w)
+	s.setNetwork(w)
 	s.solve(holds, make([]int32, len(holds)), []float64{0})
 	return w.decomposition(holds)
 }

@@ -15,9 +15,9 @@ type Profiler interface {
 	Name() string
 	// Begin reports a group of calls that begins: a collective, or the messages of a group.
 	Begin(number uint64, all []Profiled)
-	// Bind reports the program that an operation will run, whose messages are the calls of the operation. It returns
+	// Program reports the program that an operation will run, whose messages are the calls of the operation. It returns
 	// whether the profiler wants to know what happens on planes.
-	Bind(number uint64, p *program.Program) bool
+	Program(number uint64, p *program.Program) bool
 	// Transfer and Hold pass on what the [exec.Observer] of the operation is told. They ignore other numbers.
 	Transfer(number uint64, id program.ID, in *program.Instruction, ended bool)
 	Hold(number uint64, plane int, ended bool)

@@ -233,7 +233,7 @@ func (f *Recorder) Observer(number uint64, p *program.Program) exec.Observer {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.profiler == nil || !f.profiler.Bind(number, p) {
+	if f.profiler == nil || !f.profiler.Program(number, p) {
 		return nil
 	}
 	return observer{f, number}

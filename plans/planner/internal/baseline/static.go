@@ -157,7 +157,7 @@ func newStaticChoice(ctx context.Context, m *model.Model) *staticChoice {
 	c.lanes, c.holds = make([][][]timing.Lane, len(c.maps)), make([][][]int, len(c.maps))
 	loaders := make([][]plans.Loader, len(c.maps))
 	for q, maps := range c.maps {
-		loaders[q] = offer.Bind(maps)
+		loaders[q] = offer.Loaders(maps)
 		c.lanes[q], c.holds[q] = make([][]timing.Lane, len(c.steps)), make([][]int, len(c.steps))
 	}
 	for i, w := range c.steps {

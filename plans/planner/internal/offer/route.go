@@ -45,11 +45,11 @@ func lanesOf(m *model.Model, routes []timeline.Route, buf []timing.Lane) []timin
 	return buf
 }
 
-// Bind returns one loader per plane, bound to its map.
-func Bind(maps []circuit.Permutation) []plans.Loader {
+// Loaders returns one loader per plane, set to its map.
+func Loaders(maps []circuit.Permutation) []plans.Loader {
 	loaders := make([]plans.Loader, len(maps))
 	for j, c := range maps {
-		loaders[j].Bind(c)
+		loaders[j].SetMap(c)
 	}
 	return loaders
 }
@@ -58,7 +58,7 @@ func Bind(maps []circuit.Permutation) []plans.Loader {
 func Unserved(m *model.Model, st *model.Step, maps []circuit.Permutation) error {
 	var loaders []plans.Loader
 	if m.P.Forwarding {
-		loaders = Bind(maps)
+		loaders = Loaders(maps)
 	}
 	for _, f := range m.FlowsOf(st) {
 		reach := model.Holds(maps, f)

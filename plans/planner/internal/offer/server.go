@@ -63,8 +63,8 @@ func newServer(m *model.Model, o effort.Search, partial bool) *server {
 	}
 }
 
-// bind selects the circuits, one map per plane, for the other methods.
-func (s *server) bind(maps []circuit.Permutation) {
+// setMaps selects the circuits, one map per plane, for the other methods.
+func (s *server) setMaps(maps []circuit.Permutation) {
 	if len(s.maps) > 0 && &s.maps[0] == &maps[0] {
 		return
 	}
@@ -79,7 +79,7 @@ func (s *server) bind(maps []circuit.Permutation) {
 		}
 		s.same[j], s.unlike, s.count = j, append(s.unlike, c), append(s.count, 1)
 		if s.m.P.Forwarding {
-			s.loaders[j].Bind(c)
+			s.loaders[j].SetMap(c)
 		}
 	}
 }

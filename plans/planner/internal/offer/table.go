@@ -170,7 +170,7 @@ func samePiece(a, b *Piece) bool {
 
 // measure fills the times of one state and returns the work.
 func (t *Table) measure(c int) int {
-	t.server.bind(t.States[c])
+	t.server.setMaps(t.States[c])
 	simple := t.server.uniform() || !t.m.P.Forwarding
 	work := t.flows
 	if !simple {
@@ -202,7 +202,7 @@ func (t *Table) open(k, c int, least float64) {
 func (t *Table) measureDirect(c int) {
 	late := t.Late()
 	if !late {
-		t.server.bind(t.States[c])
+		t.server.setMaps(t.States[c])
 	}
 	for k, pc := range t.kinds {
 		us := math.Inf(1)
@@ -232,7 +232,7 @@ func (t *Table) Refine(kind, state int) {
 	}
 	pc, at := t.kinds[kind], &t.tier[kind][state]
 	us, least := &t.US[kind][state], &t.Floor[kind][state]
-	t.server.bind(t.States[state])
+	t.server.setMaps(t.States[state])
 	if !t.server.joint {
 		*us = math.Min(*us, t.server.spread(&pc.Step, t.flowsOf(pc)).us)
 		*least, *at = *us, closed
@@ -268,7 +268,7 @@ func (t *Table) Refine(kind, state int) {
 // set to state.
 func (t *Table) Write(line *timeline.Timeline, pc *Piece, state int) {
 	flows := t.m.FlowsOf(&pc.Step)
-	t.server.bind(t.States[state])
+	t.server.setMaps(t.States[state])
 	o := t.server.simple(&pc.Step, flows)
 	if us := t.US[pc.Kind][state]; o.us > us+model.Tolerance(us) {
 		if j := t.found[[2]int{pc.Kind, state}]; j != nil {

@@ -112,7 +112,7 @@ func (w *weaver) measure(maps []circuit.Permutation) []service {
 		return out
 	}
 	for j, c := range maps {
-		w.loaders[j].Bind(c)
+		w.loaders[j].SetMap(c)
 	}
 	for k, st := range w.kinds {
 		w.halve(st)
