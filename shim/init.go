@@ -246,9 +246,13 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 	}
 	settleCut(c)
 	session.Of(c).Pairs = exec.NewPairs(c.Ranks)
-	leaderAt := c.Table[0].Control
-	star, err := control.NewStar(c.Context(), c.Rank, c.Ranks, l.Control, leaderAt, c.Secret, c.Cfg.Timeout,
-		func(rank int) error { return membership.Ended(c, rank) })
+	var star *control.Star
+	if c.Rank == 0 {
+		star, err = control.Lead(c.Context(), c.Ranks, l.Control, c.Secret, c.Cfg.Timeout,
+			func(rank int) error { return membership.Ended(c, rank) })
+	} else {
+		star, err = control.Join(c.Context(), c.Rank, c.Ranks, c.Table[0].Control, c.Secret, c.Cfg.Timeout)
+	}
 	if star == nil {
 		return err
 	}

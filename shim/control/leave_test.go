@@ -11,7 +11,7 @@ import (
 // TestLeftStarIsFreed checks that no timer keeps a star in memory when all ranks have left. A program that makes many
 // short communicators would hold all of the last moment.
 func TestLeftStarIsFreed(t *testing.T) {
-	c, err := NewStar(context.Background(), 0, 1, nil, "", Secret{}, time.Second, nil)
+	c, err := Lead(context.Background(), 1, nil, Secret{}, time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

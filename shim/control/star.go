@@ -80,21 +80,14 @@ func (l *link) send(m *Message) error {
 	return err
 }
 
-// NewStar connects rank to the leader at addr. At the leader, it waits on ln for all others, and calls ended about
-// those that have not come, which returns an error if the rank's process has ended. After an error, the leader's star
-// has the ranks that have come, so they can be told. Nothing is delivered before [Star.Start]. The end of ctx ends the
-// wait.
-func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string, s Secret,
-	timeout time.Duration, ended func(rank int) error) (*Star, error) {
-	c := &Star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks),
+func newStar(rank, ranks int) *Star {
+	return &Star{rank: rank, ranks: ranks, links: make([]*link, ranks), left: make([]bool, ranks),
 		allLeft: make(chan struct{})}
-	deadline := time.Now().Add(timeout)
-	if ranks == 1 {
-		return c, nil
-	}
-	if rank == 0 {
-		return c, c.gather(ctx, ln, s, deadline, ended)
-	}
+}
+
+// Join connects rank to the leader at addr. Nothing is delivered before [Star.Start]. The end of ctx ends the wait.
+func Join(ctx context.Context, rank, ranks int, addr string, s Secret, timeout time.Duration) (*Star, error) {
+	c, deadline := newStar(rank, ranks), time.Now().Add(timeout)
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("shim: leader's address %q: %w", addr, ErrMessage)
@@ -119,12 +112,43 @@ func NewStar(ctx context.Context, rank, ranks int, ln net.Listener, addr string,
 	return c, nil
 }
 
-// LookAfter is how long a rank waits for others to connect before it looks for ended processes, and then again.
-const LookAfter = time.Second / 2
+// lookAfter is how long a rank waits for others to connect before it looks for ended processes, and then again.
+const lookAfter = time.Second / 2
+
+// AwaitEnded asks ended about ranks again and again, and returns the error of the first whose process has ended. It
+// returns nil at the end of ctx.
+func AwaitEnded(ctx context.Context, ranks []int, ended func(rank int) error) error {
+	tick := time.NewTicker(lookAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, r := range ranks {
+			if err := ended(r); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Lead returns the leader's star when all other ranks have connected to ln. It closes ln. ended returns an error if the
+// process of a rank has ended. After an error, the star has the ranks that have come, so they can be told. Nothing is
+// delivered before [Star.Start]. The end of ctx ends the wait.
+func Lead(ctx context.Context, ranks int, ln net.Listener, s Secret, timeout time.Duration,
+	ended func(rank int) error) (*Star, error) {
+	c := newStar(0, ranks)
+	if ranks == 1 {
+		return c, nil
+	}
+	return c, c.gather(ctx, ln, s, timeout, ended)
+}
 
 // gather accepts the control connections of all other ranks. It handles each connection on a goroutine, so that a
 // stranger that connects and waits delays no rank.
-func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline time.Time,
+func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, timeout time.Duration,
 	ended func(rank int) error) error {
 	type joined struct {
 		rank int
@@ -153,11 +177,16 @@ func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline t
 	}
 	var t Trouble
 	go AcceptAll(ln, &t, func(conn net.Conn) { go greet(conn) })
-	timer := time.NewTimer(time.Until(deadline))
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	look := time.NewTimer(LookAfter)
-	defer look.Stop()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
 	lost := make(chan error, 1)
+	go func(others []int) {
+		if err := AwaitEnded(watching, others, ended); err != nil {
+			lost <- err
+		}
+	}(c.missing())
 	for have := 1; have < c.ranks; {
 		select {
 		case j := <-joins:
@@ -167,16 +196,6 @@ func (c *Star) gather(ctx context.Context, ln net.Listener, s Secret, deadline t
 			}
 			c.links[j.rank] = &link{conn: j.conn}
 			have++
-		case <-look.C:
-			go func(missing []int) {
-				for _, r := range missing {
-					if err := ended(r); err != nil {
-						lost <- err
-						return
-					}
-				}
-				look.Reset(LookAfter)
-			}(c.missing())
 		case err := <-lost:
 			return err
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ func TestLeaderGone(t *testing.T) {
 	assert.NoError(t, ln.Close())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = NewStar(ctx, 1, 2, nil, ln.Addr().String(), Secret{}, time.Hour, nil)
+	_, err = Join(ctx, 1, 2, ln.Addr().String(), Secret{}, time.Hour)
 	if !errors.Is(err, errdefs.ErrRemote) || ctx.Err() != nil {
 		t.Errorf("a leader that has ended: %v", err)
 	}

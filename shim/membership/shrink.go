@@ -91,20 +91,8 @@ func meetSurvivors(c *comm.Core, h *bootstrap.Hello) error {
 
 // refuseForEnded ends a meeting of ranks of p when the process of one of them has ended. It returns when ctx ends.
 func refuseForEnded(ctx context.Context, p *comm.Core, ranks []int, at bootstrap.Place) {
-	tick := time.NewTicker(control.LookAfter)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		for _, rank := range ranks {
-			if err := Ended(p, rank); err != nil {
-				at.Veto(ctx, bootstrap.Refusal(err.Error(), err), bootstrap.VetoTime)
-				return
-			}
-		}
+	if err := control.AwaitEnded(ctx, ranks, func(rank int) error { return Ended(p, rank) }); err != nil {
+		at.Veto(ctx, bootstrap.Refusal(err.Error(), err), bootstrap.VetoTime)
 	}
 }
 
