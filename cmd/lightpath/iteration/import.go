@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,10 +26,13 @@ type traceFlags struct {
 	forward, backward      float64
 }
 
+// formats are the formats of files from which a trace is made.
+var formats = append([]string{"flight", "job"}, jobflags.Formats...)
+
 func newImport() *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
-		Use:   "import [--format flight|job|simai|aicb|chakra FILE...] [--model NAME] [--out trace.json]",
+		Use:   "import [--format " + strings.Join(formats, "|") + " FILE...] [--model NAME] [--out trace.json]",
 		Short: "Make a trace from flight recorders, job files, workloads or a model",
 		Long: `flight: dumps of the flight recorders of a job's ranks (lightpath ranks --dump). The trace has the calls that
 repeat, with the medians of the gaps between them. job: a job file of topology delta generate --full or import. simai,
@@ -47,7 +50,7 @@ parallelism, which the other flags change: a pipeline whose stages work side by 
 	}
 	f.Register(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.format, "format", "flight", "what the files are: flight, job, simai, aicb or chakra")
+	fl.StringVar(&f.format, "format", "flight", fmt.Sprintf("what the files are: one of %v", formats))
 	fl.StringVar(&f.algorithm, "algorithm", "ring:2", "of the all-reduce over replicas (model, simai, aicb)")
 	fl.StringVarP(&f.out, "out", "o", "", "trace file to write (standard output by default)")
 	fl.Float64Var(&f.forward, "forward-us", 0, "forward time of a stage for a micro-batch, if the file has none (aicb)")
@@ -68,10 +71,7 @@ func (f *traceFlags) read(cmd *cobra.Command, files []string) (*trace.Trace, err
 		}
 		return calls.Model(&c, f.algorithm)
 	}
-	if !slices.Contains([]string{"flight", "job", "simai", "aicb", "chakra"}, f.format) {
-		return nil, fmt.Errorf("--format: %q is not flight, job, simai, aicb or chakra", f.format)
-	}
-	if err := jobflags.CheckUses(cmd, f.format, "format", "out"); err != nil {
+	if err := jobflags.CheckUses(cmd, formats, f.format, "format", "out"); err != nil {
 		return nil, err
 	}
 	in := jobflags.Import{Format: f.format, Name: files[0], PerPod: f.Over.GPUsPerPod, GPUs: f.Over.GPUs,

@@ -1,6 +1,9 @@
 package topology
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"lightpath/cmd/lightpath/cli"
@@ -13,13 +16,13 @@ func newDeltaImport() *cobra.Command {
 	var out string
 	var reduce bool
 	cmd := &cobra.Command{
-		Use:   "import --format simai|aicb|chakra --gpus-per-pod N FILE... [--out job.json]",
+		Use:   "import --format " + strings.Join(jobflags.Formats, "|") + " --gpus-per-pod N FILE... [--out job.json]",
 		Short: "Make a job file from a workload or from execution traces",
 		Long: `simai: the text that SimAI simulates. aicb: AICB's CSV. chakra: Chakra execution traces, a file for each rank
 in order, protobuf (.et) or JSON (.json). Flags give the values that the file does not contain.`,
 		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, files []string) error {
-			if err := jobflags.CheckUses(cmd, f.Format, "format", "out", "name", "reduce"); err != nil {
+			if err := jobflags.CheckUses(cmd, jobflags.Formats, f.Format, "format", "out", "name", "reduce"); err != nil {
 				return err
 			}
 			g, err := f.Read(files)
@@ -33,7 +36,7 @@ in order, protobuf (.et) or JSON (.json). Flags give the values that the file do
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.Format, "format", "", "simai, aicb or chakra")
+	fl.StringVar(&f.Format, "format", "", fmt.Sprintf("one of %v", jobflags.Formats))
 	fl.StringVar(&out, "out", "", "job file to write (standard output by default)")
 	fl.StringVar(&f.Name, "name", "", "name of the job (default: that of the file)")
 	fl.IntVar(&f.PerPod, "gpus-per-pod", 0, "GPUs in a pod")

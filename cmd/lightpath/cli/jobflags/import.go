@@ -43,10 +43,7 @@ func (f *Import) nameBy(files []string) {
 func (f *Import) Workload(files []string) (*train.Config, error) {
 	f.nameBy(files)
 	parse := map[string]func(string, aicb.Options) (*train.Config, error){"simai": aicb.SimAI, "aicb": aicb.CSV}[f.Format]
-	switch {
-	case parse == nil:
-		return nil, fmt.Errorf("--format: %q is not simai, aicb or chakra", f.Format)
-	case len(files) > 1:
+	if len(files) > 1 {
 		return nil, fmt.Errorf("%s: a workload is one file, not %d", f.Format, len(files))
 	}
 	return cli.DecodeArgument(files[0], func(text []byte) (*train.Config, error) {
