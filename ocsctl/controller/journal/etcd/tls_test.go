@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,6 +17,7 @@ import (
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller/journal/journaltest"
 	"lightpath/ocsctl/controller/rpc/labcerts"
+	"lightpath/ocsctl/internal/direct"
 )
 
 // authority makes an authority that has issued certificates to etcd and to a controller.
@@ -89,30 +88,12 @@ func TestTLS(t *testing.T) {
 	cases.Wait()
 }
 
-// TestNoProxy: a controller reaches etcd directly, whatever proxy its environment names for the web. The test runs
-// itself again, because a process reads its proxies only once.
+// TestNoProxy: a controller reaches etcd without the proxy of its environment.
 func TestNoProxy(t *testing.T) {
-	proxy, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer proxy.Close()
-	if os.Getenv("HTTPS_PROXY") == "" {
-		again := exec.Command(os.Args[0], "-test.run=^TestNoProxy$")
-		again.Env = append(os.Environ(), "HTTPS_PROXY=http://"+proxy.Addr().String())
-		if text, err := again.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-		require.NoError(t, proxy.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
-		if conn, err := proxy.Accept(); err == nil {
-			conn.Close()
-			t.Error("the proxy was asked for etcd")
-		}
-		return
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	if _, err := Open(ctx, with(authority(t), "etcd.invalid:1")); err == nil {
-		t.Error("etcd without an address answers")
-	}
+	direct.Test(t, func(ctx context.Context) error {
+		_, err := Open(ctx, with(authority(t), "etcd.invalid:1"))
+		return err
+	})
 }
 
 // cluster runs an etcd that demands certificates of an authority, and returns its address.
