@@ -139,7 +139,7 @@ func (d *Device) Switch(plane int, m controller.Move) error {
 		return err
 	}
 	fail := func(err error) error {
-		return fmt.Errorf("kernel: plane %s: epoch %d: %w", d.board.State().Planes[plane].Name, m.Epoch, err)
+		return fmt.Errorf("kernel: plane %s: %w", d.board.State().Planes[plane].Name, err)
 	}
 	for _, p := range []circuit.Permutation{m.From, m.To} {
 		if err := p.Validate(d.board.State().Ranks); err != nil {

@@ -319,10 +319,7 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 	for i, j := range jobs {
 		p := j.p
 		planes[i] = p
-		p.move, p.failure, p.ended = nil, nil, clock.Now(ctx)
-		if j.err != nil {
-			p.failure = j.failure()
-		}
+		p.move, p.failure, p.ended = nil, j.err, clock.Now(ctx)
 		if unknown != nil {
 			p.lose(unknown)
 		} else {
@@ -338,14 +335,6 @@ func (u *unit) settle(ctx context.Context, jobs []*job) {
 			}
 		})
 	}
-}
-
-// failure returns the error of the job with its epoch.
-func (j *job) failure() error {
-	if b, some := errors.AsType[*controller.BadPorts](j.err); some {
-		return &controller.BadPorts{Why: b.Why, Err: fmt.Errorf("epoch %d: %w", j.m.Epoch, b.Err)}
-	}
-	return fmt.Errorf("epoch %d: %w", j.m.Epoch, j.err)
 }
 
 func (j *job) fail(err error) {

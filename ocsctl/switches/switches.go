@@ -240,11 +240,11 @@ func (d *Device) Switch(index int, m controller.Move) error {
 	}
 	n := len(p.ports.In)
 	if err := m.To.Validate(n); err != nil {
-		return fmt.Errorf("switches: plane %s, epoch %d: target: %w", p.name, m.Epoch, err)
+		return fmt.Errorf("switches: plane %s: target: %w", p.name, err)
 	}
 	if m.From != nil {
 		if err := m.From.Validate(n); err != nil {
-			return fmt.Errorf("switches: plane %s, epoch %d: from: %w", p.name, m.Epoch, err)
+			return fmt.Errorf("switches: plane %s: from: %w", p.name, err)
 		}
 	}
 	return d.begin(p, &move{Move: m})
@@ -267,8 +267,8 @@ func (d *Device) begin(p *plane, m *move) error {
 		return ErrClosed
 	}
 	if p.move != nil {
-		return fmt.Errorf("switches: plane %s, epoch %d: the move of epoch %d is under way: %w",
-			p.name, m.Epoch, p.move.Epoch, controller.ErrMoving)
+		return fmt.Errorf("switches: plane %s: the move of epoch %d is under way: %w", p.name, p.move.Epoch,
+			controller.ErrMoving)
 	}
 	p.move = m
 	p.unit.ring()

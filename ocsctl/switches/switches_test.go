@@ -190,7 +190,7 @@ func TestStuckMirror(t *testing.T) {
 				r.must(0, shift(1))
 				r.inject(device.Fault{Kind: device.StuckMirror, In: 2, Out: -1, Silent: silent})
 				err := r.move(0, shift(2))
-				if !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "plane a: epoch 2") ||
+				if !errors.Is(err, driver.ErrNotAsIntended) || !strings.Contains(err.Error(), "plane a: circuits are not") ||
 					!strings.Contains(err.Error(), "rank 2, port ") {
 					r.Fatalf("a mirror is stuck: %v", err)
 				}

@@ -115,7 +115,7 @@ func (u *unit) abandon() {
 	u.d.mu.Lock()
 	for _, p := range u.planes {
 		if p.move != nil {
-			p.failure, p.move = fmt.Errorf("epoch %d: %w", p.move.Epoch, ErrClosed), nil
+			p.failure, p.move = ErrClosed, nil
 			planes = append(planes, p)
 		}
 	}
