@@ -148,7 +148,7 @@ func (q *queue) run(k *device.Reduction) {
 	if q.err != nil {
 		return
 	}
-	q.make(1)
+	q.reserve(1)
 	if l := &q.lines[q.line]; q.paced && l.due() && len(k.Before)+len(k.After) < device.MaxStores {
 		k.After = append(k.After, q.mark(q.line).Store)
 	}
@@ -178,7 +178,7 @@ func (q *queue) issue(words []word) {
 			q.batch = append(q.batch, ops[:words[n].length()]...)
 		}
 		words = words[n:]
-		q.make(uint32(len(q.batch)))
+		q.reserve(uint32(len(q.batch)))
 		if q.paced && q.lines[q.line].due() {
 			mark := q.mark(q.line)
 			q.batch = append(q.batch, mark.operations()[0])
@@ -240,16 +240,16 @@ func (q *queue) copy(dst, src unsafe.Pointer, size int64) {
 	if size == 0 || dst == src || q.flush() != nil {
 		return
 	}
-	q.make(1)
+	q.reserve(1)
 	q.err = device.Active().Copy(dst, src, int(size), q.on)
 	if q.paced && q.lines[q.line].due() { // copies may follow each other, and each waits for room
 		q.put(q.mark(q.line))
 	}
 }
 
-// make waits until the stream has room for so many operations, and counts them. Streams of lanes have room: messages
+// reserve waits until the stream has room for so many operations, and counts them. Streams of lanes have room: messages
 // looks for it.
-func (q *queue) make(operations uint32) {
+func (q *queue) reserve(operations uint32) {
 	if !q.paced {
 		return
 	}
