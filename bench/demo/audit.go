@@ -29,7 +29,6 @@ type auditor struct {
 // counts are the totals of an audit over all iterations.
 type counts struct {
 	Frames   int
-	Bytes    int64
 	Switches int // within the timed iterations
 	Lost     int
 }
@@ -49,7 +48,6 @@ func (a *auditor) audit(log *emulator.Log, iters []window) (counts, error) {
 	for i := range log.Frames {
 		r := &log.Frames[i]
 		c.Frames++
-		c.Bytes += int64(r.Bytes)
 		if r.Verdict != emulator.Delivered {
 			c.Lost++
 		}

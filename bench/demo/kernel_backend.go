@@ -85,7 +85,6 @@ func (b *kernelBackend) audit(a *auditor, iters []window, shown int) (counts, []
 					s.CameBack, s.Other, s.Strayed)
 			}
 			payload := payloadOf(&s)
-			c.Bytes += int64(payload)
 			if math.Abs(payload-runs*bytes) > runs*a.slack {
 				return c, nil, fmt.Errorf("%w: plane %d port %d carried %.0f bytes in %.0f runs, the plan says %.0f each",
 					ErrAudit, plane, port, payload, runs, bytes)

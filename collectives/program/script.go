@@ -28,7 +28,6 @@ type Script struct {
 type Batch struct {
 	Lane      int
 	Config    int   // index of the plane's map for the messages
-	Step      int32 // step of the schedule
 	Wait      []int // batches of other lanes that must have ended before
 	Work      []Work
 	Transfers []Transfer
@@ -241,7 +240,7 @@ func (b *scripter) alloc(j int, bytes int64, like Segment) Segment {
 // batch begins.
 func (b *scripter) transfer(j, config int, ids []ID) (landed []ID) {
 	p := b.s.Program
-	batch := Batch{Lane: j, Config: config, Step: p.Code[ids[0]].Step}
+	batch := Batch{Lane: j, Config: config}
 	var deps []ID
 	for _, id := range ids {
 		in := &p.Code[id]
@@ -287,7 +286,7 @@ func (b *scripter) unpack(j int, ids []ID) {
 		return
 	}
 	p := b.s.Program
-	batch := Batch{Lane: j, Step: p.Code[ids[0]].Step}
+	batch := Batch{Lane: j}
 	var deps []ID
 	for _, id := range ids {
 		in := &p.Code[id]
@@ -330,7 +329,7 @@ func (b *scripter) local(ids []ID) {
 		return
 	}
 	p := b.s.Program
-	batch := Batch{Step: p.Code[ids[0]].Step}
+	var batch Batch
 	var deps []ID
 	for _, id := range ids {
 		in := &p.Code[id]

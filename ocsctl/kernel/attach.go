@@ -47,9 +47,7 @@ func Attach(s *State, rank int) (*Port, error) {
 			if err != nil {
 				return fmt.Errorf("plane %s: %w", plane.Name, err)
 			}
-			p.Planes = append(p.Planes, RankPlane{
-				Name: plane.Name, FD: fd, Local: local, Addrs: plane.Addrs, MTU: s.MTU, Counters: &counters[s.slot(j, rank)],
-			})
+			p.Planes = append(p.Planes, RankPlane{FD: fd, Local: local, MTU: s.MTU, Counters: &counters[s.slot(j, rank)]})
 		}
 		return nil
 	})

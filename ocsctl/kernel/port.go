@@ -15,14 +15,10 @@ type Port struct {
 
 // RankPlane is a rank's end of one plane.
 type RankPlane struct {
-	Name string // of the plane
 	// FD is a nonblocking UDP socket in the rank's namespace, bound to Local and to the plane's
 	// interface. The caller may use it from any thread; [Port.Close] closes it.
 	FD    int
 	Local netip.AddrPort
-	// Addrs are the addresses of all ranks on this plane, by rank. The UDP ports are those of the ranks' sockets, which
-	// the ranks exchange themselves.
-	Addrs []netip.Addr
 	// MTU is the size of the largest IP packet in bytes. A datagram carries 28 bytes less.
 	MTU      int
 	Counters *Counters

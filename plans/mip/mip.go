@@ -130,7 +130,7 @@ func (p *Program) Row(name string, sense Sense, rhs float64, terms ...Term) {
 
 // Size is the extent of a program.
 type Size struct {
-	Vars, Integers, Rows, NonZeros int
+	Vars, Integers, Rows int
 }
 
 // Size counts.
@@ -140,9 +140,6 @@ func (p *Program) Size() Size {
 		if p.vars[i].integer {
 			s.Integers++
 		}
-	}
-	for i := range p.rows {
-		s.NonZeros += len(p.rows[i].terms)
 	}
 	return s
 }

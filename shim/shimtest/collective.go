@@ -188,7 +188,6 @@ const guard = 0xa5
 type rankBuffers struct {
 	input, output []byte
 	guarded       []byte
-	skew          int
 }
 
 // Operation is calls of all ranks of a world, and the check of their results.
@@ -304,7 +303,7 @@ func (k Collective) layout(input []byte, send, recv int64, rank int) rankBuffers
 	mem := k.room(rank, int(size)+128+k.Skew)
 	fillWith(mem, guard)
 	body := mem[64+k.Skew:][:size:size]
-	b := rankBuffers{guarded: mem, skew: k.Skew}
+	b := rankBuffers{guarded: mem}
 	if !k.InPlace || send == 0 || recv == 0 {
 		b.input = k.room(rank, k.Skew+len(input))[k.Skew:]
 		copy(b.input, input)

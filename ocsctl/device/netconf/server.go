@@ -410,5 +410,5 @@ func (s *Server) operate(ctx context.Context, id uint64, op *wire.Element) (*wir
 
 // rpcError returns an error of the application layer.
 func rpcError(tag, path, message string) *wire.Error {
-	return &wire.Error{Type: "application", Tag: tag, Severity: "error", Path: path, Message: message}
+	return &wire.Error{Type: "application", Tag: tag, Path: path, Message: message}
 }

@@ -112,7 +112,7 @@ func (st *store) lock(id uint64, name string) error {
 	if name == candidate && !st.cfg.Candidate {
 		return rpcError("invalid-value", "", "there is no candidate")
 	}
-	denied := &wire.Error{Type: "protocol", Tag: "lock-denied", Severity: "error"}
+	denied := &wire.Error{Type: "protocol", Tag: "lock-denied"}
 	switch owner, held := st.locks[name]; {
 	case held:
 		denied.Message, denied.Session = "lock held", owner

@@ -65,9 +65,8 @@ func ParseHello(doc []byte) (Hello, error) {
 
 // Error is an rpc-error (RFC 6241, section 4.3).
 type Error struct {
-	Type, Tag, Severity string
-	Path, Message       string
-	Session             uint64 // of lock-denied: the session that holds the lock
+	Type, Tag, Path, Message string
+	Session                  uint64 // of lock-denied: the session that holds the lock
 }
 
 // Error returns one line without the peer's control characters.
@@ -126,7 +125,7 @@ func ParseReply(doc []byte) (Reply, error) {
 			continue
 		}
 		bad := &Error{
-			Type: c.Value(BaseNS, "error-type"), Tag: c.Value(BaseNS, "error-tag"), Severity: "error",
+			Type: c.Value(BaseNS, "error-type"), Tag: c.Value(BaseNS, "error-tag"),
 			Path: c.Value(BaseNS, "error-path"), Message: c.Value(BaseNS, "error-message"),
 		}
 		bad.Session, _ = strconv.ParseUint(c.Child(BaseNS, "error-info").Value(BaseNS, "session-id"), 10, 32)

@@ -11,7 +11,7 @@ import (
 func (s *solver) result() *Result {
 	r := &Result{Theta: math.Inf(1), Upper: math.Inf(1), Work: s.spent()}
 	for _, b := range s.w.blocks {
-		l := lifter{w: s.w, b: b, ports: len(s.w.maps)}
+		l := lifter{w: s.w, b: b}
 		l.pour()
 		r.Theta = math.Min(r.Theta, 1/l.busiest())
 		r.Upper = math.Min(r.Upper, b.upper)
@@ -40,7 +40,6 @@ type piece struct {
 type lifter struct {
 	w      *network
 	b      *block
-	ports  int
 	pieces []piece
 }
 
