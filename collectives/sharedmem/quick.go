@@ -35,7 +35,6 @@ const (
 	SmallRing  = small
 	MiddleRing = middle
 	LargeRing  = large
-	NumRings   = numRings
 )
 
 // Quick holds the data with which C makes calls of one communicator. Fields marked atomic may be read while C has it.
@@ -58,7 +57,7 @@ type Quick struct {
 	// Sleeps is the number of waits left that continue in Go without yields, since a yield took long. -1: ranks outnumber
 	// CPUs, so C always yields.
 	Sleeps     int32
-	Rings      [NumRings]QuickRing
+	Rings      [numRings]QuickRing
 	Seq        uint64
 	Chain      uint64
 	Used       uint32 // recipes

@@ -8,9 +8,6 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// PlainName is the planner's name in plans of [Plain].
-const PlainName = "plain"
-
 // Plain plans a demand problem in the order in which programs issue all-to-all exchanges. Every rank serves its peers
 // by their distance, one distance after the other, each as long as the largest demand at that distance. The planes take
 // turns. A runtime without a scheduler would do this. SPECTRA is measured against it. It takes O(ranks^2).
@@ -34,7 +31,7 @@ func Plain(p *plans.Problem) (*plans.Plan, error) {
 		units[turn%len(units)] = append(units[turn%len(units)], h)
 		turn++
 	}
-	plan := &plans.Plan{Version: plans.Version, Planner: PlainName, Planes: make([][]plans.Entry, p.Planes)}
+	plan := &plans.Plan{Version: plans.Version, Planner: "plain", Planes: make([][]plans.Entry, p.Planes)}
 	plan.LowerBoundUS, plan.BoundProof = newNetwork(d, p.Circuits).bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, 0)
 	layHolds(p, plan, units)
 	plan.LowerBoundUS = min(plan.LowerBoundUS, plan.CCTUS)

@@ -4,9 +4,6 @@ import (
 	"lightpath/plans"
 )
 
-// SpreadName is the planner's name in plans of [Spread].
-const SpreadName = "spread"
-
 // Spread plans a demand problem on circuits that do not depend on the demand. Each rank serves its peers by their
 // distance, as in [Plain]. The planes share the distances evenly: where a plane has its part, the next one goes on.
 // So matrices that change from round to round leave nearly the same circuits, and [From] begins without a switch. The
@@ -39,7 +36,7 @@ func Spread(p *plans.Problem) (*plans.Plan, float64, error) {
 			high = middle
 		}
 	}
-	plan := &plans.Plan{Version: plans.Version, Planner: SpreadName, Planes: make([][]plans.Entry, p.Planes)}
+	plan := &plans.Plan{Version: plans.Version, Planner: "spread", Planes: make([][]plans.Entry, p.Planes)}
 	plan.LowerBoundUS, plan.BoundProof = newNetwork(d, p.Circuits).bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, 0)
 	layHolds(p, plan, spread(list, units, high, most))
 	plan.LowerBoundUS = min(plan.LowerBoundUS, plan.CCTUS)

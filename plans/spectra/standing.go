@@ -5,9 +5,6 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// StandingName is the planner's name in plans of [Standing].
-const StandingName = "static"
-
 // Standing plans a demand problem on circuits that stand: each plane keeps its map, all for the same time, so the
 // circuits of a pair share its demand evenly. The second result is that time: as planes begin so, they do not switch.
 // The plan is nil if a pair with a demand has no circuit.
@@ -29,7 +26,7 @@ func Standing(p *plans.Problem, maps []circuit.Permutation) (*plans.Plan, float6
 			}
 		}
 	}
-	plan := &plans.Plan{Version: plans.Version, Planner: StandingName, Planes: make([][]plans.Entry, len(maps))}
+	plan := &plans.Plan{Version: plans.Version, Planner: "static", Planes: make([][]plans.Entry, len(maps))}
 	for j, m := range maps {
 		up := plans.ReconfigUS(p, circuit.AllDark(p.Ranks), m)
 		plan.Planes[j] = []plans.Entry{

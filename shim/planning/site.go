@@ -64,7 +64,15 @@ func (o *Site) Interim(p *plans.Problem) (*plans.Plan, ID, error) {
 	if o.static() {
 		name = settings.PlannerStatic
 	}
-	return Solve(name, p, planner.Options{SinglePlane: true})
+	plan, err := planner.Solve(context.Background(), name, p, planner.Options{SinglePlane: true})
+	if err != nil {
+		return nil, ID{}, err
+	}
+	if err := plans.Seal(p, plan); err != nil {
+		return nil, ID{}, err
+	}
+	id, err := IDOf(plan)
+	return plan, id, err
 }
 
 // All is the set of the fabric's planes.
@@ -96,19 +104,6 @@ func (o *Site) OnPackets(s calls.Shape, p *plans.Problem) bool {
 	}
 	us, err := dispatch.PacketsUS(s, o.Ranks, o.Choices, o.Cfg, o.Packets)
 	return err == nil && o.Packets.Faster(us, p, len(o.Planes))
-}
-
-// Solve runs a planner and seals the plan.
-func Solve(name string, p *plans.Problem, o planner.Options) (*plans.Plan, ID, error) {
-	plan, err := planner.Solve(context.Background(), name, p, o)
-	if err != nil {
-		return nil, ID{}, err
-	}
-	if err := plans.Seal(p, plan); err != nil {
-		return nil, ID{}, err
-	}
-	id, err := IDOf(plan)
-	return plan, id, err
 }
 
 // IDOf returns the id of a plan: its digest.

@@ -43,7 +43,7 @@ func TestEnterKnowsStreams(t *testing.T) {
 	defer device.Use(nil)
 	c := new(comm.Core)
 	d := &Device{Context: 1} // of device 0
-	Set(c, d)
+	deviceSlot.Set(c, d)
 	handle := device.LastDefault + 8
 	for range 3 {
 		_, err := Enter(c, handle)

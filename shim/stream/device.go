@@ -49,9 +49,6 @@ var deviceSlot = comm.NewSlot[Device]()
 // Of returns a communicator's state on its device, nil if it has none.
 func Of(c *comm.Core) *Device { return deviceSlot.Of(c) }
 
-// Set gives a communicator a device.
-func Set(c *comm.Core, d *Device) { deviceSlot.Set(c, d) }
-
 // Prepare creates the events that launches need, if they do not exist yet.
 func (d *Device) Prepare() error { return NewEvents(&d.event, &d.Joint, &d.captured) }
 

@@ -45,7 +45,7 @@ func Find(c, parent *comm.Core) {
 	if c.Device >= 0 {
 		facts.NoDevice = nil
 		d := &Device{}
-		Set(c, d)
+		deviceSlot.Set(c, d)
 		d.findContext(c, parent, current)
 		d.Pool = PoolOf(d.Context, c.Device)
 		addDevice(d)
