@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"lightpath/collectives/datatype"
 	"lightpath/shim"
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
@@ -396,13 +395,8 @@ func (s *soak) abort(b *branch) error {
 
 // randomCase draws a call; counts are spread evenly over orders of magnitude.
 func randomCase(rng *rand.Rand, n int) shimtest.Collective {
-	k := shimtest.Collective{
-		Kind: shimtest.OracleKinds[rng.IntN(len(shimtest.OracleKinds))],
-		Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
-		Op:   datatype.Op(rng.IntN(int(datatype.NumOps))), Root: rng.IntN(n),
-		Count:   int(math.Exp(rng.Float64()*math.Log(100_000))) - rng.IntN(2),
-		InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
-	}
+	k := shimtest.RandomCollective(rng, shimtest.OracleKinds[rng.IntN(len(shimtest.OracleKinds))], n,
+		int(math.Exp(rng.Float64()*math.Log(100_000)))-rng.IntN(2))
 	// Sums of products with random scalars are exact in types with more than a few bits.
 	if calls.Kinds[k.Kind].Reduces && (!k.Type.Float() || k.Type.Size() > 1) && rng.IntN(6) == 0 {
 		k.Op, k.Scalars = calls.OpPreMulSum, shimtest.Scalars(rng, k.Type, n)

@@ -88,6 +88,14 @@ var (
 	OracleSizes = []int{0, 1, 7, 1023, 65537}
 )
 
+// RandomCollective draws all but the kind and the count of a collective of n ranks.
+func RandomCollective(rng *rand.Rand, kind calls.Kind, n, count int) Collective {
+	return Collective{
+		Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))), Op: datatype.Op(rng.IntN(int(datatype.NumOps))),
+		Root: rng.IntN(n), Count: count, InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
+	}
+}
+
 // Collective is one collective call on all ranks.
 type Collective struct {
 	Kind    calls.Kind

@@ -28,12 +28,7 @@ func TestOracle(t *testing.T) {
 				w := shimtest.NewWorld(t, n)
 				for _, size := range shimtest.OracleSizes {
 					for _, kind := range shimtest.OracleKinds {
-						k := shimtest.Collective{
-							Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
-							Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
-							Root: rng.IntN(n), Count: size, InPlace: rng.IntN(3) == 0, Skew: rng.IntN(2) * rng.IntN(8),
-						}
-						require.NoError(t, k.Run(w, rng))
+						require.NoError(t, shimtest.RandomCollective(rng, kind, n, size).Run(w, rng))
 					}
 				}
 			})

@@ -39,12 +39,7 @@ func TestOracleRDMA(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(c.ranks), 4))
 			for _, size := range []int{0, 1, 1023, 20001} {
 				for _, kind := range shimtest.OracleKinds {
-					k := shimtest.Collective{
-						Kind: kind, Type: datatype.Type(rng.IntN(int(datatype.NumTypes))),
-						Op:   datatype.Op(rng.IntN(int(datatype.NumOps))),
-						Root: rng.IntN(c.ranks), Count: size, InPlace: rng.IntN(3) == 0,
-					}
-					require.NoError(t, k.Run(w, rng))
+					require.NoError(t, shimtest.RandomCollective(rng, kind, c.ranks, size).Run(w, rng))
 				}
 			}
 			w.Destroy()
