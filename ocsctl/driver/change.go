@@ -39,11 +39,10 @@ type Protocol interface {
 	Light(ctx context.Context, circuits []circuit.Pair) (dbm []float64, err error)
 }
 
-// Tolerance holds the waits of Carry, and the threshold of light.
+// Tolerance holds the waits of Carry.
 type Tolerance struct {
 	Settle    time.Duration // until circuits are up after an answer, or are read back after a lost one; default 5 s
 	Averaging time.Duration // window of the detectors: power is read this long after the circuits are up
-	LightDBm  float64       // least power that counts as light; default -30
 }
 
 // Polling begins at the first interval and doubles up to the second.
@@ -116,7 +115,7 @@ type judge struct {
 func newJudge(p Protocol, c Change, tol Tolerance) *judge {
 	n := len(c.Before)
 	j := &judge{
-		p: p, c: c, tol: tol, rule: Rule{Want: max(c.Want, ReadBack), LightDBm: tol.LightDBm}.complete(),
+		p: p, c: c, tol: tol, rule: Rule{Want: max(c.Want, ReadBack)},
 		touched: make([]bool, n), judged: make([]bool, n), refused: make([]error, n), facts: make([]fact, n),
 		dim: make([]string, n),
 	}

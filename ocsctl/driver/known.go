@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -8,31 +9,16 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Rule holds the wanted level of verification and the threshold of light.
+// Rule holds the wanted level of verification.
 type Rule struct {
-	Want     Level   // as far as the switch can; Unverified stands for Light
-	LightDBm float64 // least received power that counts as light; 0 stands for -30
+	Want Level // as far as the switch can; Unverified stands for Light
 	// Window is the longest averaging window of the power meters. For this time after a change, a reading of a changed
 	// circuit's power may still be that of the earlier light, so it is ignored.
 	Window time.Duration
 }
 
-// DefaultLightDBm is the received power below which a circuit counts as dark.
-const DefaultLightDBm = -30
-
-// Threshold returns the least received power that counts as light.
-func (r Rule) Threshold() float64 { return r.complete().LightDBm }
-
-// complete fills in the defaults.
-func (r Rule) complete() Rule {
-	if r.Want == Unverified {
-		r.Want = Light
-	}
-	if r.LightDBm == 0 {
-		r.LightDBm = DefaultLightDBm
-	}
-	return r
-}
+// LightDBm is the received power below which a circuit counts as dark.
+const LightDBm = -30.0
 
 // fact is a switch's report on one circuit.
 type fact struct {
@@ -61,8 +47,8 @@ func (r Rule) judge(f fact) (Level, string) {
 	if r.Want < Light || math.IsNaN(f.dbm) {
 		return level, ""
 	}
-	if f.dbm < r.LightDBm {
-		return ReadBack, fmt.Sprintf("no light: %.2f dBm, want %.2f", f.dbm, r.LightDBm)
+	if f.dbm < LightDBm {
+		return ReadBack, fmt.Sprintf("no light: %.2f dBm, want %.2f", f.dbm, LightDBm)
 	}
 	return Light, ""
 }
@@ -100,7 +86,8 @@ type knownCircuit struct {
 
 // NewKnown returns a machine for the circuits of a number of ports, all without facts.
 func NewKnown(ports int, r Rule) *Known {
-	k := &Known{rule: r.complete(), circuits: make([]knownCircuit, ports)}
+	r.Want = cmp.Or(r.Want, Light)
+	k := &Known{rule: r, circuits: make([]knownCircuit, ports)}
 	for r := range k.circuits {
 		k.circuits[r] = knownCircuit{Circuit: Circuit{In: r, Intended: circuit.Dark, Observed: circuit.Dark}, fact: noFact}
 	}

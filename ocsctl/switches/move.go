@@ -278,7 +278,7 @@ func pairs(m circuit.Permutation) (all []circuit.Pair) {
 }
 
 func (u *unit) probeAll(ctx context.Context, j *job, circuits []circuit.Pair) {
-	ctx, cancel := clock.WithTimeout(ctx, u.d.cfg.ProbeTimeout)
+	ctx, cancel := clock.WithTimeout(ctx, ProbeTimeout)
 	defer cancel()
 	arrived, err := u.d.cfg.Prober.Probe(ctx, j.p.index, circuits)
 	if err == nil && len(arrived) != len(circuits) {

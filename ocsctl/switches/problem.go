@@ -68,7 +68,7 @@ func unlit(found []problem) (ranks []int) {
 
 // badCircuit returns the problem of the circuit from rank r to rank to.
 func (u *unit) badCircuit(p *plane, r, to int, c driver.Circuit) problem {
-	port, limit := u.egress(p.first+to), u.d.cfg.rule().Threshold()
+	port, limit := u.egress(p.first+to), driver.LightDBm
 	where := fmt.Sprintf("port %s of rank %d receives", port, to)
 	switch {
 	case c.HasPower && c.PowerDBm < limit && u.s.WasLit(p.first+r):

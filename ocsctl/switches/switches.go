@@ -1,6 +1,7 @@
 package switches
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +19,11 @@ import (
 // ErrClosed reports a call after Close.
 var ErrClosed = errors.New("switches: closed")
 
-// Defaults of [Config].
 const (
-	DefaultDriftInterval = 5 * time.Second
-	DefaultMoveTimeout   = 30 * time.Second
-	DefaultLookTimeout   = 10 * time.Second
-	DefaultProbeTimeout  = time.Second
-	DefaultMisses        = 3
-	DefaultAveraging     = 1500 * time.Millisecond
+	// DefaultMoveTimeout is the default of Config.MoveTimeout.
+	DefaultMoveTimeout = 30 * time.Second
+	// ProbeTimeout bounds the time for tokens to arrive.
+	ProbeTimeout = time.Second
 )
 
 // Plane is a plane of the fabric: part of the ports of a switch.
@@ -52,13 +50,11 @@ type Config struct {
 	// Prober verifies circuits to driver.Token; nil: the highest level is Light.
 	Prober Prober
 
-	DriftInterval time.Duration // between two reads of a switch without moves
-	MoveTimeout   time.Duration // for one move and its verification
-	LookTimeout   time.Duration // for connecting and one read
-	ProbeTimeout  time.Duration // for tokens to arrive
-	Misses        int           // failed reads in a row after which the switch counts as lost
-	LightDBm      float64       // received power below which a circuit is dark
-	Averaging     time.Duration // the longest window of the power meters: see [driver.Rule]
+	DriftInterval time.Duration // between two reads of a switch without moves; 0: 5 s
+	MoveTimeout   time.Duration // for one move and its verification; 0: DefaultMoveTimeout
+	LookTimeout   time.Duration // for connecting and one read; 0: 10 s
+	Misses        int           // failed reads in a row after which the switch counts as lost; 0: 3
+	Averaging     time.Duration // the longest window of the power meters, see [driver.Rule]; 0: 1.5 s
 
 	Logger *slog.Logger // receives one line per change of state; nil: nothing is logged
 }
@@ -157,27 +153,12 @@ func startGoroutine(f func(ctx context.Context)) (stop func()) {
 }
 
 func (c *Config) setDefaults() {
-	if c.Verify == driver.Unverified {
-		c.Verify = driver.Light
-	}
-	if c.DriftInterval <= 0 {
-		c.DriftInterval = DefaultDriftInterval
-	}
-	if c.MoveTimeout <= 0 {
-		c.MoveTimeout = DefaultMoveTimeout
-	}
-	if c.LookTimeout <= 0 {
-		c.LookTimeout = DefaultLookTimeout
-	}
-	if c.ProbeTimeout <= 0 {
-		c.ProbeTimeout = DefaultProbeTimeout
-	}
-	if c.Misses <= 0 {
-		c.Misses = DefaultMisses
-	}
-	if c.Averaging <= 0 {
-		c.Averaging = DefaultAveraging
-	}
+	c.Verify = cmp.Or(c.Verify, driver.Light)
+	c.DriftInterval = cmp.Or(c.DriftInterval, 5*time.Second)
+	c.MoveTimeout = cmp.Or(c.MoveTimeout, DefaultMoveTimeout)
+	c.LookTimeout = cmp.Or(c.LookTimeout, 10*time.Second)
+	c.Misses = cmp.Or(c.Misses, 3)
+	c.Averaging = cmp.Or(c.Averaging, 1500*time.Millisecond)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -185,7 +166,7 @@ func (c *Config) setDefaults() {
 
 // rule returns the rule by which a session judges circuits. The Device itself sends tokens.
 func (c *Config) rule() driver.Rule {
-	return driver.Rule{Want: min(c.Verify, driver.Light), LightDBm: c.LightDBm, Window: c.Averaging}
+	return driver.Rule{Want: min(c.Verify, driver.Light), Window: c.Averaging}
 }
 
 // group checks the planes and finds the switch of each.

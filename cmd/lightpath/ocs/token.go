@@ -26,7 +26,7 @@ func prove(ctx context.Context, p switches.Prober, plane int, verdicts []driver.
 	if len(made) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, switches.DefaultProbeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, switches.ProbeTimeout)
 	defer cancel()
 	through, err := p.Probe(ctx, plane, made)
 	if err != nil {
