@@ -22,8 +22,6 @@ type Suite struct {
 	// d, with ports and credentials. The suite sets the endpoint and the waits.
 	Serve func(t *testing.T, l net.Listener, d *device.Device, ports int) driver.Target
 	Open  driver.Open
-	// Skip names subtests that the protocol cannot have, with the reason.
-	Skip map[string]string
 }
 
 // ports is the number of ports of a test's switch, and mapped the number of ports that the driver knows.
@@ -109,9 +107,6 @@ func (s Suite) Run(t *testing.T) {
 		{"Health", Suite.health},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if why := s.Skip[c.name]; why != "" {
-				t.Skip(why)
-			}
 			synctest.Test(t, func(t *testing.T) { c.run(s, t) })
 		})
 	}
