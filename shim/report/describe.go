@@ -155,7 +155,7 @@ func describeWait(c *comm.Core, out *status.Op, g *recorder.Snapshot) {
 	}
 }
 
-// waitKinds names the event for which an operation of a program waits.
+// waitKinds names the event for which an instruction of a program waits.
 var waitKinds = map[program.Kind]string{
 	program.Send: status.ForSend, program.Recv: status.ForReceive, program.RecvReduce: status.ForReceive,
 	program.Forward: status.ForForward, program.Reconfigure: status.ForSwitch,

@@ -75,13 +75,13 @@ func (st *store) crossConnects(source string) *wire.Element {
 				pairs = append(pairs, wire.Pair{Ingress: in, Egress: out})
 			}
 		}
-		return wire.CrossConnects(pairs, "")
+		return wire.CrossConnects(pairs)
 	}
 	var pairs []wire.Pair
 	for _, row := range st.dev.Table() {
 		pairs = append(pairs, wire.Pair{Ingress: st.in[row.In], Egress: st.out[row.Out]})
 	}
-	return wire.CrossConnects(pairs, "")
+	return wire.CrossConnects(pairs)
 }
 
 func (st *store) portConfig(state bool) *wire.Element {

@@ -180,7 +180,7 @@ func (t *transaction) partly(err error, n int) ([]error, error) {
 // delta returns the edit: deletes, then circuits that move, then new ones. A row is keyed by its ingress, so a circuit
 // that moves is a single row.
 func (t *transaction) delta(remove, add []circuit.Pair) *wire.Element {
-	e := wire.CrossConnects(nil, "")
+	e := wire.CrossConnects(nil)
 	old := make(map[int]bool, len(remove))
 	for _, p := range remove {
 		old[p.From] = true

@@ -19,7 +19,7 @@ import (
 func FuzzAnswer(f *testing.F) {
 	const open, shut = `<rpc-reply message-id="1" xmlns="` + wire.BaseNS + `">`, `</rpc-reply>`
 	data := wire.New(wire.BaseNS, "data",
-		wire.CrossConnects([]wire.Pair{{Ingress: 1, Egress: 5}, {Ingress: 2, Egress: 6}}, ""))
+		wire.CrossConnects([]wire.Pair{{Ingress: 1, Egress: 5}, {Ingress: 2, Egress: 6}}))
 	f.Add([]byte(open + data.String() + shut))
 	f.Add([]byte(open + "<ok/>" + shut))
 	f.Add([]byte(open + (&wire.Error{Type: "protocol", Tag: "in-use", Message: "a\nb"}).Element().String() + shut))

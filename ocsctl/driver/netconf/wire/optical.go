@@ -15,10 +15,9 @@ type Pair struct{ Ingress, Egress uint32 }
 // MaxPort is the highest port that the module allows.
 const MaxPort = 65535
 
-// CrossConnects returns /cross-connects with a row for each pair. The container has the operation, unless that is "".
-func CrossConnects(pairs []Pair, operation string) *Element {
+// CrossConnects returns /cross-connects with a row for each pair.
+func CrossConnects(pairs []Pair) *Element {
 	e := New(OpticalNS, "cross-connects")
-	e.operation(operation)
 	for _, p := range pairs {
 		e.Children = append(e.Children, PairElement(p, ""))
 	}
