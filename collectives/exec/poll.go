@@ -237,7 +237,7 @@ func (t *Task) awaits(id program.ID) bool {
 	return false
 }
 
-// isNext reports whether an operation is the next send or receive of its chain.
+// isNext reports whether an instruction is the next send or receive of its chain.
 func (t *Task) isNext(id program.ID) bool {
 	l := &t.lanes[t.code[id].Plane]
 	for i := range l.rx {
