@@ -283,8 +283,11 @@ func (c *Core) Finalize() error {
 // frees nothing and returns the error of [Core.State]. Destroy does not wait for other ranks. It keeps resources that
 // they need in the background until they have left too. The second Destroy returns [errdefs.ErrDestroyed].
 func (c *Core) Destroy() error {
-	if c.Life() != Destroyed && c.Busy() != nil {
-		return c.Busy()
+	for c.Life() != Destroyed && c.Busy() != nil {
+		if !c.Failed() {
+			return c.Busy()
+		}
+		time.Sleep(time.Millisecond) // the operation has failed, and is about to end
 	}
 	c.each(drain)
 	was := LifeState(c.life.state.Swap(int32(Destroyed)))
@@ -307,10 +310,14 @@ func (c *Core) Destroy() error {
 // Abort fails the communicator on every rank and frees it on this rank. Every blocked call on any thread returns
 // [errdefs.ErrAborted], also a call that makes the communicator.
 func (c *Core) Abort() error {
+	if c.Life() == Destroyed {
+		return fmt.Errorf("shim: abort: %w", errdefs.ErrDestroyed)
+	}
+	// Before the state changes: an operation that begins now fails with the abort, not because of the state.
+	c.Spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), errdefs.ErrAborted))
 	if LifeState(c.life.state.Swap(int32(Destroyed))) == Destroyed {
 		return fmt.Errorf("shim: abort: %w", errdefs.ErrDestroyed)
 	}
-	c.Spread(fmt.Errorf("shim: %s aborted: %w", c.whoami(), errdefs.ErrAborted))
 	c.end()
 	c.Leave()
 	c.Turn.Lock() // the blocked call has returned

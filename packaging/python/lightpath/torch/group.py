@@ -21,7 +21,7 @@ from .call import Call, Function
 from .engine import Engine, library, limit_of
 from .forms import short_form, waits
 from .loop import Loop
-from .rendezvous import meet, offer_id, take_id
+from .rendezvous import check_left, leave, meet, offer_id, take_id
 from .tensors import Combined, Source, Target
 from .work import Work
 
@@ -30,23 +30,6 @@ Key = tuple[int, int, int] | None
 
 # The memory of a rank that takes no part on one side of a call.
 NOTHING: Any = types.SimpleNamespace(pointer=None, tensors=(), direct=True)
-
-
-def _close(engines: dict[Key, Engine], store: Any, rank: int) -> None:
-    group = engines.get(None)
-    try:
-        if group and group.uid and group.owned:
-            group.check()  # the peers of a failed group know, and its store may not answer
-            store.add(_left(group.uid, rank), 1)
-    except Exception:
-        pass  # the store has ended, and so have the ranks that could wait for this one
-    for engine in list(engines.values()):
-        engine.close()
-
-
-def _left(uid: bytes, rank: int) -> str:
-    """The key by which a rank says that it has ended the group with this id. Its peers may wait for a message."""
-    return f"left/{uid.hex()}/{rank}"
 
 
 class LightpathProcessGroup(dist.ProcessGroup):
@@ -68,7 +51,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._loop = Loop(f"rank {rank} of {size}", timeout)
         self._engines: dict[Key, Engine] = {}
         self._making = threading.Lock()  # held while an engine of messages is made
-        self._finalizer = weakref.finalize(self, _close, self._engines, store, rank)
+        self._finalizer = weakref.finalize(self, leave, self._engines, store, rank)
         self._engines[None] = Engine(
             lambda closing: (size, self._exchange_id(closing), rank), f"rank {rank} of {size}", self._limit
         )
@@ -503,8 +486,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
         def check() -> None:
             group.check()  # a peer that has died never comes
-            if self._store.add(_left(group.uid, peer), 0):
-                raise RuntimeError(f"rank {peer} has destroyed the process group")
+            check_left(self._store, group.uid, peer)
 
         name = "messages/" + "/".join(map(str, key))
         if source == self._rank:

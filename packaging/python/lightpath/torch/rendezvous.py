@@ -11,7 +11,30 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .engine import DESTROYED, unique_id
+from .engine import DESTROYED, Engine, unique_id
+
+
+def leave(engines: dict[Any, Engine], store: Any, rank: int) -> None:
+    """Ends a group's engines. Before that, the rank tells peers that may wait for a first message."""
+    group = engines.get(None)
+    try:
+        if group and group.uid and group.owned:
+            group.check()  # the peers of a failed group know, and its store may not answer
+            store.add(_left(group.uid, rank), 1)
+    except Exception:
+        pass  # the store has ended, and so have the ranks that could wait for this one
+    for engine in list(engines.values()):
+        engine.close()
+
+
+def check_left(store: Any, uid: bytes, rank: int) -> None:
+    """Raises if a rank has left the group with this id."""
+    if store.add(_left(uid, rank), 0):
+        raise RuntimeError(f"rank {rank} has destroyed the process group")
+
+
+def _left(uid: bytes, rank: int) -> str:
+    return f"left/{uid.hex()}/{rank}"
 
 
 def offer_id(
