@@ -196,7 +196,7 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 // collectReturned completes the sends whose payload the plane has returned. While the lane has more to send, it asks
 // only for sends that other instructions wait for: a plane may copy payload in order to return it.
 func (t *Task) collectReturned(l *lane) (bool, error) {
-	moved := false
+	moved, all := false, t.call.Memory != nil || t.onlyLoansLeft()
 	for i := 0; i < len(l.lent); {
 		loan := &l.lent[i]
 		if l.txLeft > 0 && len(t.prog.Successors(loan.id)) == 0 && t.call.Memory == nil {
@@ -204,7 +204,7 @@ func (t *Task) collectReturned(l *lane) (bool, error) {
 			continue
 		}
 		in := &t.code[loan.id]
-		mark, err := t.borrowers[l.id].Returned(int(in.Peer), t.awaits(loan.id))
+		mark, err := t.borrowers[l.id].Returned(int(in.Peer), all || t.awaits(loan.id))
 		if err != nil {
 			return moved, t.failAt(in, err)
 		}
@@ -219,16 +219,18 @@ func (t *Task) collectReturned(l *lane) (bool, error) {
 	return moved, nil
 }
 
-// awaits reports whether the next instruction of a chain, a local instruction or the end of the task waits for a send.
-// If it does not, a copy of the send's payload gains nothing.
-func (t *Task) awaits(id program.ID) bool {
+// onlyLoansLeft reports whether the end of the task waits for sends alone whose payload planes still read.
+func (t *Task) onlyLoansLeft() bool {
 	lent := 0
 	for i := range t.lanes {
 		lent += len(t.lanes[i].lent)
 	}
-	if t.remaining == lent || t.call.Memory != nil {
-		return true
-	}
+	return t.remaining == lent
+}
+
+// awaits reports whether the next instruction of a chain, or a local instruction, waits for a send. If none does, and
+// the task does not end with such sends, a copy of the send's payload gains nothing.
+func (t *Task) awaits(id program.ID) bool {
 	for _, s := range t.prog.Successors(id) {
 		if t.code[s].Plane < 0 || t.isNext(s) {
 			return true
