@@ -220,7 +220,7 @@ func (m *mesh) dial(ctx context.Context, plane, to int) error {
 			return m.enter(ctx, c, meshDetour{to, plane, via, cause})
 		}
 		cause, silent = cmp.Or(cause, err), silent || os.IsTimeout(err)
-		switch last := via == (plane+m.o.Planes-1)%m.o.Planes; {
+		switch last := n%m.o.Planes == m.o.Planes-1; {
 		case ctx.Err() != nil, m.o.Heartbeat == 0, last && !silent:
 			return cause
 		case last:
