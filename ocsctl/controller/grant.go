@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"lightpath/ocsctl"
@@ -63,12 +64,9 @@ func (m *machine) moving(h *leaseHolder) (mask uint64) {
 // movesAt reports whether the plane moves, and the move concerns a port of a holder.
 func (pl *plane) movesAt(h *leaseHolder) bool {
 	mv := &pl.move
-	for p := 0; mv.on && p < len(pl.m); p++ {
-		if h.at(p) && (mv.epochs == nil || mv.epochs[p] != pl.epochs[p] || mv.to[p] != pl.m[p]) {
-			return true
-		}
-	}
-	return false
+	return mv.on && slices.ContainsFunc(h.places.Ports(), func(p int) bool {
+		return mv.epochs == nil || mv.epochs[p] != pl.epochs[p] || mv.to[p] != pl.m[p]
+	})
 }
 
 // answer answers a request.

@@ -22,22 +22,22 @@ type lease struct {
 type leaseHolder struct {
 	a      *attachment
 	holder uint64
-	places *circuit.Placement // of the holder's ranks; nil: at all ports
+	places *circuit.Placement // of the holder's ranks
 	since  int64
 	told   bool // that a request waits for the plane, or that it has been disabled
 }
 
 // holder returns the holder that a lease has at an attachment.
 func (c *Config) holder(a *attachment, l *ocsctl.Lease) leaseHolder {
-	h := leaseHolder{a: a, holder: l.Holder}
-	if len(l.Ports) > 0 {
-		h.places = circuit.Place(l.Ports, c.Ports)
+	ports := l.Ports
+	for p := 0; len(l.Ports) == 0 && p < c.Ports; p++ {
+		ports = append(ports, p)
 	}
-	return h
+	return leaseHolder{a: a, holder: l.Holder, places: circuit.Place(ports, c.Ports)}
 }
 
 // at reports whether the holder has a rank at a port.
-func (h *leaseHolder) at(port int) bool { return h.places == nil || h.places.Has(port) }
+func (h *leaseHolder) at(port int) bool { return h.places.Has(port) }
 
 // circuit returns where a port's circuit in a map leads, [circuit.Dark] unless both ends are inside the lease. The
 // holder has data on no other circuit, and no other holder has data on these.
@@ -50,16 +50,13 @@ func (h *leaseHolder) circuit(m circuit.Permutation, port int) int {
 
 // apply returns a map of the plane, at, with the holder's circuits of target.
 func (h *leaseHolder) apply(at, target circuit.Permutation) circuit.Permutation {
-	if h.places == nil {
-		return target
-	}
 	return h.places.Overlay(nil, at, h.places.Restrict(nil, target))
 }
 
 // beside reports whether a lease may hold a plane together with its present holders: they have no port in common.
 func (h *leaseHolder) beside(holders []leaseHolder) bool {
 	for i := range holders {
-		if o := &holders[i]; h.places == nil || o.places == nil || !h.places.Apart(o.places) {
+		if !h.places.Apart(holders[i].places) {
 			return false
 		}
 	}

@@ -52,22 +52,24 @@ func (m *machine) makeCircuits(now int64) {
 func (m *machine) made(g *grant) bool {
 	for j, pl := range m.planes {
 		moves := pl.move.on && slices.Contains(pl.move.holders, g.holder)
-		if g.granted>>j&1 != 0 && (moves || !pl.aligned(&g.leaseHolder) || m.overlay(pl, pl.m, g) != nil) {
+		if g.granted>>j&1 != 0 && (moves || m.needsMove(pl, g)) {
 			return false
 		}
 	}
 	return true
 }
 
+// needsMove reports whether a plane has to move before a grant is answered.
+func (m *machine) needsMove(pl *plane, g *grant) bool {
+	return !pl.aligned(&g.leaseHolder) || m.withCircuits(pl, g) != nil
+}
+
 // aligned reports whether the ports of a lease are at one epoch, and none of their circuits has changed since the epoch
 // began at one of them. Otherwise readers at this epoch may know two maps.
 func (pl *plane) aligned(h *leaseHolder) bool {
 	at, began, changed := pl.epochAt(h), pl.epoch, uint32(0)
-	for p, epoch := range pl.epochs {
-		if !h.at(p) {
-			continue
-		}
-		if epoch != at {
+	for _, p := range h.places.Ports() {
+		if pl.epochs[p] != at {
 			return false
 		}
 		began, changed = min(began, pl.began[p]), max(changed, pl.changed[p])
@@ -75,17 +77,17 @@ func (pl *plane) aligned(h *leaseHolder) bool {
 	return changed <= began
 }
 
-// overlay returns a map of the plane with the circuits of a grant; nil: it has them, or they may not be made. Their
+// withCircuits returns the plane's map with the circuits of a grant; nil: it has them, or they may not be made. Their
 // owners may forbid it. Circuits of a rank that disconnected without a goodbye stay: it may still send.
-func (m *machine) overlay(pl *plane, at circuit.Permutation, g *grant) circuit.Permutation {
+func (m *machine) withCircuits(pl *plane, g *grant) circuit.Permutation {
 	if g.circuits == nil {
 		return nil
 	}
-	to := g.places.Overlay(nil, at, g.circuitsOn(pl.index))
+	to := g.places.Overlay(nil, pl.m, g.circuitsOn(pl.index))
 	switch {
-	case to.Equal(at), pl.permits(pl.jobOf(g.a.port), to) != nil:
+	case to.Equal(pl.m), pl.permits(pl.jobOf(g.a.port), to) != nil:
 		return nil
-	case len(m.lost) > 0 && slices.ContainsFunc(changing(at, to), func(port int) bool { return m.lost[port] != 0 }):
+	case len(m.lost) > 0 && slices.ContainsFunc(changing(pl.m, to), func(port int) bool { return m.lost[port] != 0 }):
 		return nil
 	}
 	return to

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"lightpath/ocsctl"
@@ -65,11 +66,20 @@ func (pl *plane) round(h *leaseHolder) *round {
 	return pl.barrier.rounds[roundKey{pl.epochAt(h), h.holder}]
 }
 
+// rounds yields the holders of a plane that have posts for their next move, and these.
+func (m *machine) rounds(pl *plane) iter.Seq2[*leaseHolder, *round] {
+	return func(yield func(*leaseHolder, *round) bool) {
+		for i := range m.lease.held[pl.index] {
+			h := &m.lease.held[pl.index][i]
+			if r := pl.round(h); r != nil && !yield(h, r) {
+				return
+			}
+		}
+	}
+}
+
 // epochAt returns the epoch of a lease's ports.
 func (pl *plane) epochAt(h *leaseHolder) uint32 {
-	if h.places == nil {
-		return pl.epochs[0]
-	}
 	return pl.epochs[h.places.Ports()[0]]
 }
 
@@ -130,12 +140,7 @@ func (m *machine) refuseGone(pl *plane) {
 	if len(m.lost) == 0 {
 		return
 	}
-	for i := range m.lease.held[pl.index] {
-		h := &m.lease.held[pl.index][i]
-		r := pl.round(h)
-		if r == nil {
-			continue
-		}
+	for h, r := range m.rounds(pl) {
 		if _, gone := m.absent(pl, h, r); len(gone) > 0 {
 			pl.barrier.drop(roundKey{pl.epochAt(h), h.holder})
 			m.refuseAll(pl, h.holder, fmt.Errorf("rank of port %s disconnected: %w", list(gone), ocsctl.ErrPortLost))
@@ -146,12 +151,7 @@ func (m *machine) refuseGone(pl *plane) {
 // pending returns the ports that have posted for next moves, those that these moves wait for, and the map after all of
 // them; nil: no port has posted.
 func (m *machine) pending(pl *plane) (posted, missing []int, to circuit.Permutation) {
-	for i := range m.lease.held[pl.index] {
-		h := &m.lease.held[pl.index][i]
-		r := pl.round(h)
-		if r == nil {
-			continue
-		}
+	for h, r := range m.rounds(pl) {
 		for port, has := range r.posted {
 			if has {
 				posted = append(posted, port)

@@ -59,20 +59,23 @@ func (m *machine) propose(pl *plane, named []uint64) *proposal {
 	return m.moveFor(pl, ready)
 }
 
-// agrees reports whether a holder has agreed to its next move: all its posts are there, or its grant waits for the move.
+// agrees reports whether a holder has agreed to its next move: all its posts are there, or its grant waits for the
+// move.
 func (m *machine) agrees(pl *plane, h *leaseHolder) bool {
 	if g := m.lease.makingOf(pl.index, h); g != nil {
-		return !pl.aligned(h) || m.overlay(pl, pl.m, g) != nil
+		return m.needsMove(pl, g)
 	}
 	r := pl.round(h)
-	if r == nil {
+	if r == nil || pl.spoilt(h, r) {
 		return false
-	}
-	if len(pl.bad) > 0 && pl.leaves(h.apply(pl.m, r.target)) != nil {
-		return false // a port has become bad since
 	}
 	missing, gone := m.awaited(pl, h, r)
 	return missing < 0 && gone < 0
+}
+
+// spoilt reports whether a port has become bad since posts were made that change its circuits.
+func (pl *plane) spoilt(h *leaseHolder, r *round) bool {
+	return len(pl.bad) > 0 && pl.leaves(h.apply(pl.m, r.target)) != nil
 }
 
 // moveFor returns the move of a plane for some holders. It changes their circuits, and ends those between their ports
@@ -83,7 +86,7 @@ func (m *machine) moveFor(pl *plane, holders []*leaseHolder) *proposal {
 	for _, h := range holders {
 		n.holders = append(n.holders, h.holder)
 		if g := m.lease.makingOf(pl.index, h); g != nil {
-			if m.overlay(pl, pl.m, g) != nil {
+			if m.withCircuits(pl, g) != nil {
 				n.to = g.places.Overlay(nil, n.to, g.circuitsOn(pl.index))
 			}
 			continue
@@ -101,15 +104,11 @@ func (m *machine) moveFor(pl *plane, holders []*leaseHolder) *proposal {
 	}
 	for _, h := range holders {
 		var newest uint32
-		for p, epoch := range pl.epochs {
-			if h.at(p) {
-				newest = max(newest, epoch)
-			}
+		for _, p := range h.places.Ports() {
+			newest = max(newest, pl.epochs[p])
 		}
-		for p := range n.epochs {
-			if h.at(p) {
-				n.epochs[p] = newest + 1
-			}
+		for _, p := range h.places.Ports() {
+			n.epochs[p] = newest + 1
 		}
 	}
 	return n
@@ -118,12 +117,10 @@ func (m *machine) moveFor(pl *plane, holders []*leaseHolder) *proposal {
 // intendEarly passes a move to the journal that still lacks posts, if one holder alone waits for a move.
 func (m *machine) intendEarly(pl *plane, now int64) {
 	var alone *leaseHolder
-	for i := range m.lease.held[pl.index] {
-		h := &m.lease.held[pl.index][i]
-		r := pl.round(h)
+	for h, r := range m.rounds(pl) {
 		switch {
-		case r == nil || m.lease.makingOf(pl.index, h) != nil:
-		case alone != nil || len(pl.bad) > 0 && pl.leaves(h.apply(pl.m, r.target)) != nil:
+		case m.lease.makingOf(pl.index, h) != nil:
+		case alone != nil || pl.spoilt(h, r):
 			return
 		default:
 			alone = h

@@ -163,16 +163,11 @@ func (m *machine) waiting(plane int) string {
 	return where + ": waiting for ports " + missing
 }
 
-// awaitedPorts reports whether ports have posted for the next moves of a plane, and for which other ports these wait, by
-// holder if there are several.
+// awaitedPorts reports whether ports have posted for the next moves of a plane, and for which other ports these wait,
+// by holder if there are several.
 func (m *machine) awaitedPorts(pl *plane) (posted bool, missing string) {
 	var all []string
-	for i := range m.lease.held[pl.index] {
-		h := &m.lease.held[pl.index][i]
-		r := pl.round(h)
-		if r == nil {
-			continue
-		}
+	for h, r := range m.rounds(pl) {
 		posted = true
 		ports, _ := m.absent(pl, h, r)
 		switch {
