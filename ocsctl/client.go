@@ -27,8 +27,8 @@ var (
 
 // PlaneState is a plane as a port sees it.
 type PlaneState struct {
-	// Epoch counts the moves that concern the port: those for a holder that has it and, while none has it, those that
-	// change its circuit. So the ports of a holder count its moves alone, and all are at one epoch.
+	// Epoch counts the moves that concern the port. While a holder has the port, these are its moves; all its ports are at
+	// one epoch. Otherwise they are the moves that change the port's circuit.
 	Epoch uint32
 	Map   circuit.Permutation // of ports
 }

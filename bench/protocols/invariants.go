@@ -210,7 +210,8 @@ func (h *host) leadsOut(to int) bool {
 
 // onTheWay reports whether a part of a map is that of the port's epoch, or already has some circuits of the port's next
 // move. A controller that takes over during a move continues the move.
-func (t *truth) onTheWay(port int, was circuit.Permutation, n *news, part func(m circuit.Permutation) circuit.Permutation,
+func (t *truth) onTheWay(port int, was circuit.Permutation, n *news,
+	part func(m circuit.Permutation) circuit.Permutation,
 ) bool {
 	from, now := part(was), part(n.m)
 	return from.Equal(now) || slices.ContainsFunc(t.intents, func(i intent) bool {

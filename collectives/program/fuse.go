@@ -55,7 +55,8 @@ func (in *Instruction) isLoad() bool {
 	return in.Kind == Copy && in.Step < 0 && in.Src[0].Buf == schedule.Input
 }
 
-// visit changes the sources of an instruction to Input where possible, and records its writes. Call it in program order.
+// visit changes the sources of an instruction to Input where possible, and records its writes. Call it in program
+// order.
 func (p *loads) visit(in *Instruction) {
 	switch in.Kind {
 	case Send:

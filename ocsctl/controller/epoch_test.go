@@ -83,6 +83,7 @@ func TestSetOfADriftedPlane(t *testing.T) {
 // TestKnownEpoch: ranks know an epoch that the journal does not have. Its planes go out of service.
 func TestKnownEpoch(t *testing.T) {
 	was, to := circuit.Shift(2, 1), circuit.Shift(2, 0)
+	intent := &Intent{Epoch: 7, To: to}
 	for _, tc := range []struct {
 		name  string
 		r     Recovered
@@ -94,10 +95,10 @@ func TestKnownEpoch(t *testing.T) {
 		{"the same", Recovered{Epoch: 7, Map: was}, false, 7, 7, false},
 		{"an older one", Recovered{Epoch: 7, Map: was}, false, 3, 7, false},
 		{"a newer one", Recovered{Epoch: 7, Map: was}, false, 9, 9, true},
-		{"the end of a move, whose circuits went back", Recovered{Epoch: 8, Map: was, Intent: &Intent{Epoch: 7, To: to}}, false, 8, 8,
+		{"the end of a move, whose circuits went back", Recovered{Epoch: 8, Map: was, Intent: intent}, false, 8, 8,
 			true},
-		{"the same, late", Recovered{Epoch: 8, Map: was, Intent: &Intent{Epoch: 7, To: to}}, true, 7, 7, false},
-		{"a newer one, late", Recovered{Epoch: 8, Map: was, Intent: &Intent{Epoch: 7, To: to}}, true, 9, 9, true},
+		{"the same, late", Recovered{Epoch: 8, Map: was, Intent: intent}, true, 7, 7, false},
+		{"a newer one, late", Recovered{Epoch: 8, Map: was, Intent: intent}, true, 9, 9, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {

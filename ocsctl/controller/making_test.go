@@ -111,8 +111,8 @@ func TestMakesOnlyWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestDeathWhileMaking: a rank dies while its circuit is taken off for a request. The request is answered after the move,
-// so no circuit of the holder changes later.
+// TestDeathWhileMaking: a rank dies while its circuit is taken off for a request. The request is answered after the
+// move, so no circuit of the holder changes later.
 func TestDeathWhileMaking(t *testing.T) {
 	r := newTestRig(t, 4, 1, nil)
 	r.dev.delay = time.Millisecond

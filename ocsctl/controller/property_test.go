@@ -186,7 +186,10 @@ func (w *world) strayed(j *job, port, plane int, m Move) bool {
 // counts reports whether a job's ports must be at the epoch of its move, or one beyond. Not if one of its ranks has
 // posted moves without it, or the plane has failed meanwhile.
 func (w *world) counts(j *job, plane int) bool {
-	return !slices.ContainsFunc(w.strays, func(s stray) bool { return s.plane == plane && slices.Contains(j.ports, s.port) }) &&
+	strayed := slices.ContainsFunc(w.strays, func(s stray) bool {
+		return s.plane == plane && slices.Contains(j.ports, s.port)
+	})
+	return !strayed &&
 		!slices.ContainsFunc(w.journal.events[j.moves[plane].events:], func(e Event) bool {
 			return e.Plane == plane && (e.Kind == Failed || e.Kind == Restored)
 		})
@@ -208,8 +211,8 @@ func (w *world) jobOf(port int) *job {
 	return nil
 }
 
-// granted checks that no other holder has the planes at the job's ports, that they are in service, and that all ports of
-// the job are at one epoch.
+// granted checks that no other holder has the planes at the job's ports, that they are in service, and that all ports
+// of the job are at one epoch.
 func (w *world) granted(j *job, mask uint64) {
 	if mask == 0 {
 		w.t.Fatal("a grant of nothing")

@@ -62,6 +62,7 @@ func TestTakeover(t *testing.T) {
 	was, to := circuit.Shift(4, 1), circuit.Shift(4, 2)
 	half := circuit.Permutation{circuit.Dark, 3, circuit.Dark, 0} // port 1 is there, 3 is not yet
 	half[3] = was[3]
+	intent := &Intent{Epoch: 7, To: to}
 	for _, tc := range []struct {
 		name   string
 		have   circuit.Permutation
@@ -71,13 +72,13 @@ func TestTakeover(t *testing.T) {
 		intent bool   // may be posted again
 	}{
 		{"as desired", was, Recovered{Epoch: 7, Map: was}, 7, "", false},
-		{"the switch has happened", to, Recovered{Epoch: 7, Map: was, Intent: &Intent{Epoch: 7, To: to}}, 8, "", false},
-		{"it has not", was, Recovered{Epoch: 7, Map: was, Intent: &Intent{Epoch: 7, To: to}}, 7, "", true},
-		{"in between", half, Recovered{Epoch: 7, Map: was, Intent: &Intent{Epoch: 7, To: to}}, 7, "", true},
+		{"the switch has happened", to, Recovered{Epoch: 7, Map: was, Intent: intent}, 8, "", false},
+		{"it has not", was, Recovered{Epoch: 7, Map: was, Intent: intent}, 7, "", true},
+		{"in between", half, Recovered{Epoch: 7, Map: was, Intent: intent}, 7, "", true},
 		{"drift", to, Recovered{Epoch: 7, Map: was}, 7, "drift of 4 circuits", false},
-		{"neither from nor to", circuit.Shift(4, 3), Recovered{Epoch: 7, Map: was, Intent: &Intent{Epoch: 7, To: to}}, 7, "drift",
+		{"neither from nor to", circuit.Shift(4, 3), Recovered{Epoch: 7, Map: was, Intent: intent}, 7, "drift",
 			false},
-		{"in between after a failure", half, Recovered{Epoch: 7, Map: was, Intent: &Intent{Epoch: 7, To: to}, Failed: true}, 7,
+		{"in between after a failure", half, Recovered{Epoch: 7, Map: was, Intent: intent, Failed: true}, 7,
 			"drift", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -160,7 +160,8 @@ func (j *testJournal) apply(e Event) {
 	p := &j.planes[e.Plane]
 	switch e.Kind {
 	case Switched, Restored:
-		*p = Recovered{Epoch: e.Epoch, Epochs: e.Epochs, Map: e.To, Disabled: p.Disabled, Jobs: p.Jobs, FailedMoves: p.FailedMoves}
+		*p = Recovered{Epoch: e.Epoch, Epochs: e.Epochs, Map: e.To, Disabled: p.Disabled, Jobs: p.Jobs,
+			FailedMoves: p.FailedMoves}
 	case Began, Ended:
 		p.Jobs = slices.DeleteFunc(slices.Clone(p.Jobs), func(j Job) bool { return j.ID == e.Job.ID })
 		if e.Kind == Began {

@@ -110,9 +110,9 @@ func (m *Machine) answered() {
 	m.port.mu.Unlock()
 }
 
-// stillValid reports whether planes are in service, and no further than the ticket says. A ticket that lay here for a while may be of another time: a plane has failed since, or another controller
-// has begun with later epochs. Then the leader decides again. A ticket with maps says where planes stand that others
-// may have moved.
+// stillValid reports whether planes are in service, and no further than the ticket says. A ticket that lay here for a
+// while may be of another time: a plane has failed since, or another controller has begun with later epochs. Then the
+// leader decides again. A ticket with maps says where planes stand that others may have moved.
 func (m *Machine) stillValid(use planeset.Set) bool {
 	for j := range use.Each() {
 		epoch, _, err := m.view.State(j)

@@ -199,9 +199,9 @@ func (m *Machine) holds(ports circuit.Permutation, want *ticket.Plane) bool {
 	return m.ranks.Digest() == want.Hash
 }
 
-// CheckMoves returns an error if a plane has made more moves for the port than this operation makes. A rank that has not
-// reached a controller for a while may have lost its planes to others. It must not take their moves for its own. The
-// operation asks again with each epoch; see [Machine.CheckEpoch].
+// CheckMoves returns an error if a plane has made more moves for the port than this operation makes. A rank that has
+// not reached a controller for a while may have lost its planes to others. It must not take their moves for its own.
+// The operation asks again with each epoch; see [Machine.CheckEpoch].
 func (m *Machine) CheckMoves(moves Movement) error {
 	for j := range m.ticket.Use.Each() {
 		m.last[j] = m.base[j] + moves.Switches(j)

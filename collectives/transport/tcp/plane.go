@@ -6,8 +6,8 @@ import (
 )
 
 // A copy of at most longCopy bytes is made after this number of urgent calls of Returned. The other rank acknowledges
-// the last bytes only when it has a CPU. If both ranks have one, that takes fewer calls; otherwise the caller should not
-// wait.
+// the last bytes only when it has a CPU. If both ranks have one, that takes fewer calls; otherwise the caller should
+// not wait.
 const (
 	longCopy = maxPayload
 	asks     = 64

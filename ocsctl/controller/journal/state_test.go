@@ -35,7 +35,7 @@ func TestRaisedEpoch(t *testing.T) {
 	}
 }
 
-// TestFirstFormat: records of version 1 had digests of the maps of past epochs, which nobody needs any more.
+// TestFirstFormat: records of version 1 had digests of the maps of past epochs. Version 2 ignores them.
 func TestFirstFormat(t *testing.T) {
 	m := circuit.Shift(4, 1)
 	text := `{"version":1,"plane":1,"revision":7,"digest":"` + digest(m) + `","epoch":3,"reserved":1027,"map":[1,2,3,0],` +
@@ -43,7 +43,8 @@ func TestFirstFormat(t *testing.T) {
 		`"controller":"ocs1","token":3,"time":"2026-01-02T03:04:05Z"}`
 	_, s, err := DecodePlane(PlaneKey(1), []byte(text))
 	require.NoError(t, err)
-	if r := s.Recovered(); r.Epoch != 4 || r.Epochs != nil || !r.Map.Equal(m) || r.Intent == nil || r.Intent.Epochs != nil {
+	r := s.Recovered()
+	if r.Epoch != 4 || r.Epochs != nil || !r.Map.Equal(m) || r.Intent == nil || r.Intent.Epochs != nil {
 		t.Errorf("%+v", r)
 	}
 }
