@@ -163,7 +163,7 @@ func (w *small) disagreed(plane int, m *controller.Move) string {
 		switch from := m.From[port]; {
 		case to != from && to != circuit.Dark && (moved[port] == nil || moved[port] != moved[to]),
 			to != from && from != circuit.Dark && moved[port] == nil && moved[from] == nil:
-			return fmt.Sprintf("nobody has agreed for port %d", port)
+			return fmt.Sprintf("no communicator has agreed for port %d", port)
 		}
 	}
 	return ""
