@@ -74,16 +74,18 @@ func (c *Client) Poll(plane int) (uint32, error) {
 // diagnose converts the alarms of a plane to an error.
 func (c *Client) diagnose(plane int, a *alarms, n uint32) {
 	var why []string
+	is := ocsctl.ErrFramesLost
 	for v := range a.lost {
 		if k := a.lost[v].Load(); k > 0 {
 			text := fmt.Sprintf("%d %v", k, Verdict(v))
 			if Verdict(v) == LostVacant {
 				text += fmt.Sprintf(": the rank of port %d is gone", a.gone.Load())
+				is = fmt.Errorf("%w: %w", is, ocsctl.ErrPortLost)
 			}
 			why = append(why, text)
 		}
 	}
 	err := fmt.Errorf("emulator: port %d plane %d epoch %d: %d frames (%s): %w", c.Port(), plane, a.epoch.Load(), n,
-		strings.Join(why, ", "), ocsctl.ErrFramesLost)
+		strings.Join(why, ", "), is)
 	c.lost[plane].CompareAndSwap(nil, &err)
 }

@@ -23,7 +23,8 @@ func TestAlarmReachesTheSender(t *testing.T) {
 	put(t, cs[2].Ports()[1], 1, 100, 0)
 	await.Until(t, "the ring empties", cs[2].Ports()[1].TX.Empty)
 	// From the moment that the ring is empty the loss is known.
-	if _, err := cs[2].Poll(1); !errors.Is(err, ocsctl.ErrFramesLost) || !strings.Contains(err.Error(),
+	_, err := cs[2].Poll(1)
+	if !errors.Is(err, ocsctl.ErrFramesLost) || !errors.Is(err, ocsctl.ErrPortLost) || !strings.Contains(err.Error(),
 		"plane 1 epoch 0: 1 frames (1 vacant port: the rank of port 3 is gone)") {
 		t.Errorf("%v", err)
 	}

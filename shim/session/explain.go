@@ -13,6 +13,7 @@ import (
 	"lightpath/collectives/exec"
 	"lightpath/collectives/program"
 	"lightpath/collectives/transport"
+	"lightpath/ocsctl"
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
@@ -66,7 +67,7 @@ func (s *Session) Explain(ref *Ref, err error) error {
 	verdict := VerdictWait(c.Cfg.Timeout)
 	switch timedOut := errors.Is(err, exec.ErrTimeout); {
 	case c.AsyncError() != nil:
-	case errors.Is(err, transport.ErrPeerLost):
+	case errors.Is(err, transport.ErrPeerLost), errors.Is(err, ocsctl.ErrPortLost):
 		// The control network reports why the peer has ended, unless the leader has ended too.
 		if w, ok := s.blocked(ref); ok {
 			recorder.Of(c).Stalled(ref.Flight, w)
