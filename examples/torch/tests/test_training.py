@@ -83,8 +83,13 @@ class Training(unittest.TestCase):
         ranks.require_library()
 
     def test_compressed_gradients(self):
-        gloo, ours = (ranks.all_good(ranks.run(2, compressed, backend=b)) for b in ("gloo", "lightpath"))
-        self.assertEqual(gloo, ours)
+        ours = ranks.all_good(ranks.run(2, compressed))
+        # Once in some hundred runs a thread of PyTorch's Gloo frees its own process group, and the process aborts.
+        for _ in range(3):
+            gloo = ranks.run(2, compressed, backend="gloo")
+            if not any(isinstance(r, ranks.Died) for r in gloo):
+                break
+        self.assertEqual(ranks.all_good(gloo), ours)
 
     def curves_agree(self, of_ranks):
         for rank, result in enumerate(of_ranks):
