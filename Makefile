@@ -16,8 +16,10 @@ TEST_PACKAGES ?= 4
 GOTESTSUM_VERSION := v1.13.0
 TEST_TIMEOUT ?= 20m
 
-# Packages and libraries need -trimpath. All targets have it, so that the compiler works once for them.
-export override GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+# Packages and libraries need -trimpath. All targets have it, so that the compiler works once for them. Programs resolve
+# names without libc, also with cgo: then the compiler works once for programs with and without cgo.
+NO_LIBC := -tags=netgo,osusergo
+export override GOFLAGS := $(filter-out -trimpath $(NO_LIBC),$(GOFLAGS)) -trimpath $(NO_LIBC)
 
 .DEFAULT_GOAL := all
 .PHONY: all build lib demo check test test-all test-go test-race test-clients test-rdma test-slurm test-torch test-torch-pypi test-gpu test-long fuzz mutants lint fmt bench bench-kernels bench-peers bench-planes bench-planning gpu-check gpu-model gpu-kit figures reference road clean help
@@ -62,15 +64,17 @@ test-cgo: build .tools/gotestsum ## unit tests of cgo/
 	$(GOTEST) -timeout $(TEST_TIMEOUT) ./cgo/...
 
 # The race detector slows the engine twentyfold: the packages with concurrency, in short form. Tests of RACE_FREE start
-# no goroutine in any package, or only goroutines that share nothing.
+# no goroutine in any package, or only goroutines that share nothing. Tests of RACE_LONG bring much of others with them:
+# etcd's server, a browser. test-long has them.
 RACE_FREE := ocsctl ocsctl/driver/gnmi/dialect ocsctl/driver/netconf/wire ocsctl/kernel/loss \
   collectives/codesign collectives/datatype collectives/program collectives/schedule% collectives/sharedmem% \
   collectives/transport/internal/counts collectives/transport/internal/nic collectives/transport/messages \
   collectives/transport/netplugin collectives/wire \
   shim/arbiter/sequence shim/flight% shim/log shim/planeset shim/topology
+RACE_LONG := ocsctl/controller/journal/etcd ocsctl/controller/web
 test-race: .tools/gotestsum ## race detector
 	$(GOTEST) -race -short -timeout $(TEST_TIMEOUT) \
-	  $(filter-out $(RACE_FREE:%=lightpath/%),$(shell $(GO) list ./ocsctl/... ./collectives/... ./shim/...))
+	  $(filter-out $(RACE_FREE:%=lightpath/%) $(RACE_LONG:%=lightpath/%),$(shell $(GO) list ./ocsctl/... ./collectives/... ./shim/...))
 
 test-clients: build ## the C and Python clients of examples/, several ranks
 	examples/run.sh
@@ -99,6 +103,7 @@ test-rdma: build ## RDMA planes: soft-RoCE in a virtual machine; skipped if none
 
 test-long: build ## soak and long fuzzing
 	LIGHTPATH_TEST_LONG=1 $(GO) test -timeout 3h -count=1 ./...
+	$(GO) test -race -short -timeout 3h $(RACE_LONG:%=./%)
 	LIGHTPATH_TEST_LONG=1 $(MAKE) test-c
 	$(MAKE) fuzz FUZZTIME=10m
 
@@ -115,8 +120,7 @@ mutants: ## break the protocols on purpose, one break at a time, and name the te
 # The linter opens files of cgo/ that the compiler's cache keeps, and they name a checkout. CGO_CPPFLAGS names it, too, so
 # the cache has other files for each checkout.
 lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
-	CGO_ENABLED=0 $(GOLANGCI) run --allow-parallel-runners $(WITHOUT_CGO)
-	CGO_CPPFLAGS="'-I$(CURDIR)'" $(GOLANGCI) run --allow-parallel-runners ./cgo/...
+	CGO_CPPFLAGS="'-I$(CURDIR)'" $(GOLANGCI) run --allow-parallel-runners ./...
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 
 $(GOLANGCI):

@@ -37,12 +37,12 @@ lib/liblightpath-record.so: $(wildcard cgo/record/*.c) cgo/record/record.h $(FRO
 	  -o $@.tmp $(wildcard cgo/record/*.c) -ldl
 	mv $@.tmp $@
 
-# The Go library exports one symbol. soname and script cannot go through #cgo LDFLAGS.
+# The Go library exports one symbol. soname and script cannot go through #cgo LDFLAGS. It may ask libc for hosts.
 CORE_LDFLAGS := -Wl,-soname,liblightpath.so -Wl,-z,now -Wl,-z,defs \
   \"-Wl,--version-script=$(CURDIR)/cgo/core/liblightpath.map\"
 lib/liblightpath.so: $(CORE_SOURCES)
 	@mkdir -p lib build
-	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -ldflags "-s -w -extldflags '$(CORE_LDFLAGS)'" \
+	CGO_ENABLED=1 $(GO) build -tags= -buildmode=c-shared -ldflags "-s -w -extldflags '$(CORE_LDFLAGS)'" \
 	  -o build/liblightpath.so ./cgo/core
 	mv build/liblightpath.so $@
 

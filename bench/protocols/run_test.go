@@ -18,7 +18,7 @@ import (
 
 // TestSimulation runs worlds of several sizes with all faults.
 func TestSimulation(t *testing.T) {
-	operations := 100_000 // the end of each run adds as many again
+	operations := 60_000 // the end of each run adds as many again
 	switch {
 	case os.Getenv("LIGHTPATH_TEST_LONG") != "":
 		operations = 5_000_000
