@@ -281,23 +281,25 @@ static void another_ends(struct rank *r) {
   all_are(b, 100, r->world == 2 ? 32 : 243);
 }
 
-/* Ranks of one context whose streams have one queue get an error. Rank 1 uses so many streams that one has the queue of
- * rank 0's. */
+/* Ranks of one context whose streams have one queue get an error. Rank 1 makes a stream on each queue, one after the
+ * other, so one has the queue of rank 0's stream. */
 static void shared_queue(struct rank *r) {
   enum { QUEUES = 8 };
   CUstream s[QUEUES];
   float *a = floats(100, 1);
   ncclResult_t rc = ncclSuccess;
-  int i;
-  for (i = 0; i < QUEUES; i++) s[i] = gpu_stream(CU_STREAM_NON_BLOCKING);
+  int streams = r->rank == 0 ? 1 : QUEUES, i;
+  if (r->rank == 1) meet(); /* rank 0's stream is there */
+  for (i = 0; i < streams; i++) s[i] = gpu_stream(CU_STREAM_NON_BLOCKING);
+  if (r->rank == 0) meet();
   meet();
   for (i = 0; rc == ncclSuccess && i < QUEUES; i++)
-    rc = ncclAllReduce(a, a, 100, ncclFloat, ncclSum, r->comm, (cudaStream_t)s[r->rank == 0 ? 0 : i]);
+    rc = ncclAllReduce(a, a, 100, ncclFloat, ncclSum, r->comm, (cudaStream_t)s[i % streams]);
   CHECK(rc == ncclSuccess || rc == ncclTimeout || rc == ncclRemoteError);
   rc = await_failure(r->comm);
   CHECK(rc == ncclTimeout || rc == ncclRemoteError);
   abort_comm(r);
-  for (i = 0; i < QUEUES; i++) IS(gpu.StreamSynchronize(s[i]), CUDA_SUCCESS);
+  for (i = 0; i < streams; i++) IS(gpu.StreamSynchronize(s[i]), CUDA_SUCCESS);
 }
 
 /* With one queue they are refused. */
