@@ -1,5 +1,5 @@
-/* Runs kernels from PTX text. The text is parsed once into instructions on numbered slots, and run thread by
- * thread; the threads of a block meet at barriers. It knows only the instructions of cgo/cuda/kernels. */
+/* Runs kernels from PTX text. The text is parsed once into instructions on numbered slots. The threads of
+ * a block run together as long as they take the same branches, and meet at barriers. It knows only the instructions of cgo/cuda/kernels. */
 #ifndef LP_CUDA_STUB_PTX_H
 #define LP_CUDA_STUB_PTX_H
 
@@ -36,6 +36,11 @@ struct ptx_instruction {
 /* The slots that every thread has. */
 enum { PTX_TID, PTX_NTID, PTX_CTAID, PTX_NCTAID, PTX_SPECIALS };
 
+struct ptx_constant {
+  int slot;
+  uint64_t value;
+};
+
 struct ptx_function {
   struct ptx_function *next;
   char name[96];
@@ -45,8 +50,8 @@ struct ptx_function {
   bool launched, timed; /* its first launch has waited, and has been counted */
   struct ptx_instruction *code;
   int length;
-  uint64_t *slots; /* when a thread begins */
-  int n_slots;
+  struct ptx_constant *constants;
+  int n_constants, n_slots;
 };
 
 struct ptx_module {

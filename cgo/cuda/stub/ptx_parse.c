@@ -106,12 +106,12 @@ static long number(struct parser *p) {
 
 /* ---- Operands ---- */
 
-static int add_slot(struct parser *p, uint64_t value) {
+static int add_constant(struct parser *p, uint64_t value) {
   struct ptx_function *f = p->f;
-  uint64_t *slots = realloc(f->slots, ((size_t)f->n_slots + 1) * sizeof *slots);
-  if (slots == NULL) abort();
-  f->slots = slots;
-  f->slots[f->n_slots] = value;
+  struct ptx_constant *list = realloc(f->constants, ((size_t)f->n_constants + 1) * sizeof *list);
+  if (list == NULL) abort();
+  f->constants = list;
+  list[f->n_constants++] = (struct ptx_constant){f->n_slots, value};
   return f->n_slots++;
 }
 
@@ -142,13 +142,13 @@ static int operand(struct parser *p) {
   word(p, w);
   if (w[0] == '%') return register_slot(p, w);
   if (strncmp(w, p->f->name, strlen(p->f->name)) == 0 && strcmp(w + strlen(p->f->name), "_param_0") == 0)
-    return add_slot(p, 0);
+    return add_constant(p, 0);
   if (strncmp(w, "0f", 2) == 0 || strncmp(w, "0d", 2) == 0)
     bits = strtoull(w + 2, &end, 16);
   else
     bits = (uint64_t)strtoll(w, &end, 10);
   if (end == w || *end != '\0') fail(p, "'%s' is no operand", w);
-  return add_slot(p, bits);
+  return add_constant(p, bits);
 }
 
 /* [register+number] or [parameter+number] */
@@ -284,7 +284,6 @@ static void instruction(struct parser *p, const char *first) {
 static void declaration(struct parser *p) {
   struct class *c = &p->classes[p->n_classes];
   char w[WORD];
-  int i;
   word(p, w);
   word(p, w);
   if (p->n_classes == CLASSES || strlen(w) >= sizeof c->prefix) {
@@ -299,7 +298,7 @@ static void declaration(struct parser *p) {
   }
   expect(p, ";");
   c->first = p->f->n_slots;
-  for (i = 0; i < c->count; i++) (void)add_slot(p, 0xa5a5a5a5a5a5a5a5); /* no kernel may rely on zeros */
+  p->f->n_slots += c->count;
   p->n_classes++;
 }
 
@@ -343,13 +342,12 @@ static void body(struct parser *p) {
 /* NAME(.param .align 8 .b8 NAME_param_0[184]) .maxntid 256, 1, 1 ... { */
 static void entry(struct parser *p, struct ptx_module *m) {
   char w[WORD];
-  int i;
   p->f = calloc(1, sizeof *p->f);
   if (p->f == NULL) abort();
   p->n_classes = p->n_labels = p->room = 0;
   p->f->next = m->functions;
   m->functions = p->f;
-  for (i = 0; i < PTX_SPECIALS; i++) (void)add_slot(p, 0);
+  p->f->n_slots = PTX_SPECIALS;
   word(p, p->f->name);
   expect(p, "(");
   expect(p, ".param");
@@ -405,7 +403,7 @@ void ptx_free(struct ptx_module *m) {
     struct ptx_function *f = m->functions;
     m->functions = f->next;
     free(f->code);
-    free(f->slots);
+    free(f->constants);
     free(f);
   }
   free(m);

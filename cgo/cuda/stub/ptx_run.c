@@ -198,7 +198,48 @@ static char *reach(struct reach *r, CUdeviceptr at, size_t size) {
   return s.found.alias + (at - s.found.at);
 }
 
-/* Values of a width that the compiler knows, and is fast for. */
+/* ---- Threads ---- */
+
+/* Threads of a block run together, LANES at a time: one look at an instruction serves all that are there. A slot has a
+ * value for each of them. */
+enum { LANES = 32 };
+typedef uint64_t slot_t[LANES];
+typedef const struct ptx_instruction *where_t;
+
+/* Some lanes of a group. */
+struct lanes {
+  int n, list[LANES];
+};
+#define EACH(lanes) (int k = 0, lane; k < (lanes)->n && (lane = (lanes)->list[k], true); k++)
+
+/* The lanes whose guard lets them run the instruction. Returns a pointer to one of its arguments. */
+static const struct lanes *allowed(const struct lanes *all, where_t i, const slot_t *slots, struct lanes *some) {
+  if (i->guard == PTX_NONE) return all;
+  some->n = 0;
+  for EACH (all)
+    if ((slots[i->guard][lane] != 0) != i->unless) some->list[some->n++] = lane;
+  return some;
+}
+
+static bool waits(where_t i) { return i->op == PTX_RETURN || i->op == PTX_ANY; }
+
+/* The lanes at the lowest of all instructions. next becomes the lowest one of the others, NULL if there are none. */
+static where_t lowest(where_t *at, int threads, struct lanes *lanes, where_t *next) {
+  where_t low = NULL;
+  lanes->n = 0;
+  *next = NULL;
+  for (int lane = 0; lane < threads; lane++) {
+    where_t i = at[lane];
+    if (waits(i)) continue;
+    if (low == NULL || i < low) *next = low, low = i, lanes->n = 0;
+    if (i == low) lanes->list[lanes->n++] = lane;
+    else if (*next == NULL || i < *next) *next = i;
+  }
+  return low;
+}
+
+/* Values of a width that the compiler knows, and is fast for. The CPU and other devices may look at a word that is
+ * stored meanwhile. */
 #define MOVES(width, move)         \
   switch (width) {                 \
     case 1: move(uint8_t); break;  \
@@ -206,73 +247,91 @@ static char *reach(struct reach *r, CUdeviceptr at, size_t size) {
     case 4: move(uint32_t); break; \
     default: move(uint64_t);       \
   }
-
-static void move_in(uint64_t *slots, const struct ptx_instruction *i, const char *from) {
-  int k;
 #define IN(type) \
-  for (k = 0; k < i->count; k++) slots[i->slot[k]] = ((const type *)from)[k]
-  MOVES(i->width, IN)
-#undef IN
-}
-
-/* The CPU and other devices may look at a word meanwhile. */
-static void move_out(const uint64_t *slots, const struct ptx_instruction *i, char *to) {
-  int k;
+  for (int k = 0; k < i->count; k++) slots[i->slot[k]][lane] = ((const type *)at)[k]
 #define OUT(type) \
-  for (k = 0; k < i->count; k++) __atomic_store_n((type *)to + k, (type)slots[i->slot[k]], __ATOMIC_RELEASE)
-  MOVES(i->width, OUT)
-#undef OUT
+  for (int k = 0; k < i->count; k++) __atomic_store_n((type *)at + k, (type)slots[i->slot[k]][lane], __ATOMIC_RELEASE)
+
+/* Loads or stores the registers of one lane. Returns false if the address is invalid. */
+static bool access_memory(const struct ptx_function *f, struct reach *r, const char *params, slot_t *slots, where_t i,
+                          int lane, CUdeviceptr *address) {
+  size_t size = (size_t)(i->count * i->width);
+  char *at;
+  *address = (i->base == PTX_NONE ? 0 : slots[i->base][lane]) + (uint64_t)i->offset;
+  if (i->op == PTX_LOAD_PARAM)
+    at = *address <= f->params && size <= f->params - *address ? (char *)params + *address : NULL;
+  else
+    at = *address % size == 0 ? reach(r, *address, size) : NULL;
+  if (at == NULL) return false;
+  if (i->op == PTX_ADD_1)
+    slots[i->slot[0]][lane] = __atomic_fetch_add((uint32_t *)at, 1, __ATOMIC_ACQ_REL);
+  else if (i->op == PTX_STORE)
+    MOVES(i->width, OUT)
+  else
+    MOVES(i->width, IN)
+  return true;
 }
 
-/* ---- Threads ---- */
-
-/* A thread runs until it ends, uses an invalid address or comes to a barrier: the instruction where it is. */
-static const struct ptx_instruction *run_thread(const struct ptx_function *f, struct reach *r, const char *params,
-                                                uint64_t *slots, const struct ptx_instruction *i, CUdeviceptr *bad) {
-  char *at;
-  for (;; i++) {
-    if (i->guard != PTX_NONE && (slots[i->guard] != 0) == i->unless) continue;
-    uint64_t *D = &slots[i->slot[0]], A = slots[i->slot[1]], B = slots[i->slot[2]], C = slots[i->slot[3]];
-    (void)A, (void)B, (void)C;
-    switch (i->op) {
-#define D *D
+/* Runs the threads of a group, which are at[], until each has ended or come to a barrier. Those that are furthest behind
+ * run first, so threads that have parted at a branch soon run together again. Returns -1, or the lane of a thread that
+ * has used an invalid address. */
+static int run_group(const struct ptx_function *f, struct reach *r, const char *params, slot_t *slots, where_t *at,
+                     int threads, CUdeviceptr *bad) {
+  struct lanes all, some;
+  where_t i, next;
+  while ((i = lowest(at, threads, &all, &next)) != NULL) {
+    const struct lanes *now;
+    bool parted = false;
+    for (; !parted && (next == NULL || i < next); i++) {
+      now = allowed(&all, i, slots, &some);
+      switch (i->op) {
+#define D slots[i->slot[0]][lane]
+#define A slots[i->slot[1]][lane]
+#define B slots[i->slot[2]][lane]
+#define C slots[i->slot[3]][lane]
 #define OPERATION(name, text, sources, effect) \
-  case PTX_##name: effect; break;
+  case PTX_##name:                             \
+    for EACH (now) effect;                     \
+    break;
 #include "ptx_ops.h"
 #undef OPERATION
 #undef D
-      case PTX_BRANCH: i = f->code + i->target - 1; break;
-      case PTX_FENCE: __atomic_thread_fence(__ATOMIC_SEQ_CST); break;
-      case PTX_ANY:
-      case PTX_RETURN: return i;
-      default: {
-        size_t size = (size_t)(i->count * i->width);
-        CUdeviceptr address = slots[i->base] + (uint64_t)i->offset;
-        if (i->op == PTX_LOAD_PARAM)
-          at = address <= f->params && size <= f->params - address ? (char *)params + address : NULL;
-        else
-          at = address % size == 0 ? reach(r, address, size) : NULL;
-        if (at == NULL) {
-          *bad = address;
-          return i;
-        }
-        if (i->op == PTX_STORE)
-          move_out(slots, i, at);
-        else if (i->op == PTX_ADD_1)
-          slots[i->slot[0]] = __atomic_fetch_add((uint32_t *)at, 1, __ATOMIC_ACQ_REL);
-        else
-          move_in(slots, i, at);
+#undef A
+#undef B
+#undef C
+        case PTX_FENCE: __atomic_thread_fence(__ATOMIC_SEQ_CST); break;
+        case PTX_BRANCH:
+          if (now->n == all.n) {
+            i = f->code + i->target - 1;
+            break;
+          }
+          /* fall through */
+        case PTX_ANY:
+        case PTX_RETURN:
+          if (now->n == 0) break;
+          for EACH (&all) at[lane] = i + 1;
+          for EACH (now) at[lane] = i->op == PTX_BRANCH ? f->code + i->target : i;
+          parted = true;
+          break;
+        default:
+          for EACH (now) {
+            if (access_memory(f, r, params, slots, i, lane, bad)) continue;
+            at[lane] = i;
+            return lane;
+          }
       }
     }
+    if (!parted)
+      for EACH (&all) at[lane] = i;
   }
+  return -1;
 }
 
-/* A block: its threads run in the order of their numbers, each up to the next barrier. */
+/* A block. */
 struct crew {
-  const struct ptx_instruction *at[1024]; /* of each thread */
-  uint64_t *slots[1024];
-  size_t room;       /* of memory, in bytes */
-  uint64_t memory[]; /* the slots of all threads */
+  where_t at[1024]; /* of each thread */
+  size_t room;      /* slots */
+  slot_t slots[];   /* of each group of threads */
 };
 
 static pthread_key_t crews;
@@ -280,24 +339,27 @@ static void make_key(void) {
   if (pthread_key_create(&crews, free) != 0) abort();
 }
 
+static slot_t *slots_of(const struct ptx_function *f, struct crew *c, unsigned thread) {
+  return c->slots + thread / LANES * (size_t)f->n_slots;
+}
+
 /* The crew of this thread, which it keeps for its next kernel: fresh memory costs more than a small kernel. */
 static struct crew *crew_of(const struct ptx_function *f, unsigned threads) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  size_t size = (size_t)f->n_slots * sizeof(uint64_t);
+  size_t groups = (threads + LANES - 1) / LANES, slots = groups * (size_t)f->n_slots;
   struct crew *c;
-  unsigned t;
   pthread_once(&once, make_key);
   c = pthread_getspecific(crews);
-  if (c == NULL || c->room < threads * size) {
+  if (c == NULL || c->room < slots) {
     free(c);
-    if ((c = malloc(sizeof *c + threads * size)) == NULL) abort();
-    c->room = threads * size;
+    if ((c = malloc(sizeof *c + slots * sizeof(slot_t))) == NULL) abort();
+    memset(c->slots, 0xa5, slots * sizeof(slot_t)); /* no kernel may rely on zeros */
+    c->room = slots;
     pthread_setspecific(crews, c);
   }
-  for (t = 0; t < threads; t++) {
-    c->slots[t] = c->memory + t * (size_t)f->n_slots;
-    memcpy(c->slots[t], f->slots, size); /* constants; kernels write registers before they read them */
-  }
+  for (unsigned t = 0; t < threads; t += LANES)
+    for (const struct ptx_constant *k = f->constants; k < f->constants + f->n_constants; k++)
+      for (int lane = 0; lane < LANES; lane++) slots_of(f, c, t)[k->slot][lane] = k->value;
   return c;
 }
 
@@ -307,23 +369,26 @@ static int run_block(const struct ptx_function *f, struct reach *r, const char *
   unsigned t, ended = 0;
   uint64_t any;
   for (t = 0; t < threads; t++) {
-    c->slots[t][PTX_TID] = t, c->slots[t][PTX_NTID] = threads;
-    c->slots[t][PTX_CTAID] = block, c->slots[t][PTX_NCTAID] = blocks;
+    slot_t *slots = slots_of(f, c, t);
+    slots[PTX_TID][t % LANES] = t, slots[PTX_NTID][t % LANES] = threads;
+    slots[PTX_CTAID][t % LANES] = block, slots[PTX_NCTAID][t % LANES] = blocks;
     c->at[t] = f->code;
   }
   while (ended < threads) {
+    for (t = 0; t < threads; t += LANES) {
+      int lanes = threads - t < LANES ? (int)(threads - t) : LANES;
+      int lane = run_group(f, r, params, slots_of(f, c, t), c->at + t, lanes, bad);
+      if (lane >= 0) return (int)t + lane;
+    }
     ended = 0;
     any = 0;
     for (t = 0; t < threads; t++) {
-      if (c->at[t]->op != PTX_RETURN || c->at[t] == f->code)
-        c->at[t] = run_thread(f, r, params, c->slots[t], c->at[t], bad);
       if (c->at[t]->op == PTX_RETURN) ended++;
-      else if (c->at[t]->op == PTX_ANY) any |= c->slots[t][c->at[t]->slot[1]];
-      else return (int)t;
+      else any |= slots_of(f, c, t)[c->at[t]->slot[1]][t % LANES];
     }
     for (t = 0; t < threads; t++) { /* those that have ended count as waiting */
-      if (c->at[t]->op != PTX_ANY) continue;
-      c->slots[t][c->at[t]->slot[0]] = any;
+      if (c->at[t]->op == PTX_RETURN) continue;
+      slots_of(f, c, t)[c->at[t]->slot[0]][t % LANES] = any;
       c->at[t]++;
     }
   }
