@@ -1,5 +1,6 @@
-/* Runs kernels from PTX text. The text is parsed once into instructions on numbered slots. The threads of
- * a block run together as long as they take the same branches, and meet at barriers. It knows only the instructions of cgo/cuda/kernels. */
+/* Runs kernels from PTX text. The text is parsed once into instructions on numbered slots. The threads of a block run
+ * together as long as they take the same branches, and meet at barriers. It knows only the instructions of
+ * cgo/cuda/kernels. */
 #ifndef LP_CUDA_STUB_PTX_H
 #define LP_CUDA_STUB_PTX_H
 

@@ -272,9 +272,9 @@ static bool access_memory(const struct ptx_function *f, struct reach *r, const c
   return true;
 }
 
-/* Runs the threads of a group, which are at[], until each has ended or come to a barrier. Those that are furthest behind
- * run first, so threads that have parted at a branch soon run together again. Returns -1, or the lane of a thread that
- * has used an invalid address. */
+/* Runs the threads of a group, which are at[], until each has ended or come to a barrier. Those furthest behind run
+ * first, so threads that have parted at a branch soon run together again. Returns -1, or the lane of a thread that has
+ * used an invalid address. */
 static int run_group(const struct ptx_function *f, struct reach *r, const char *params, slot_t *slots, where_t *at,
                      int threads, CUdeviceptr *bad) {
   struct lanes all, some;
