@@ -153,7 +153,7 @@ func serveHere(ranks int) (dial func(int) (ocsctl.Client, error), stop func(), e
 		core.Close()
 		os.RemoveAll(dir)
 	}
-	return func(p int) (ocsctl.Client, error) { return local.Dial(socket, p, local.DialOptions{}) }, stop, nil
+	return func(p int) (ocsctl.Client, error) { return local.Dial(socket, p, "") }, stop, nil
 }
 
 // rank is one port's part.

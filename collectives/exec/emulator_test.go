@@ -66,7 +66,7 @@ func emulated(t *testing.T, s *schedule.Schedule) {
 	t.Cleanup(func() { _ = server.Close() })
 	endpoints, clients := make([]*port.Endpoint, s.Ranks), make([]*emulator.Client, s.Ranks)
 	for r := range endpoints {
-		l, err := local.Dial(cfg.Socket, r, local.DialOptions{})
+		l, err := local.Dial(cfg.Socket, r, "")
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		c, err := emulator.Attach(l)

@@ -40,9 +40,8 @@ type port struct {
 type PlaneStats struct {
 	Frames, Bytes uint64              // delivered; data bytes without labels
 	Lost          [numVerdicts]uint64 // frames, by verdict
-	Switches      uint64
-	Stalled       int64 // ns, sum of the times that full receive rings blocked circuits
-	Late          int64 // ns, the largest delay of a delivery after its time
+	Stalled       int64               // ns, sum of the times that full receive rings blocked circuits
+	Late          int64               // ns, the largest delay of a delivery after its time
 }
 
 var (
@@ -163,7 +162,6 @@ func (c *circuits) Advance(plane int, epoch uint32, epochs []uint32, began, now 
 	if began == 0 {
 		return
 	}
-	pl.stats.Switches++
 	if c.log != nil {
 		c.log.change(&SwitchRecord{Start: began, End: now, Plane: uint16(plane), Epoch: epoch, Map: pl.m})
 	}

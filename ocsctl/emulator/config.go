@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"lightpath/ocsctl/controller"
 	"lightpath/plans/circuit"
@@ -32,8 +31,6 @@ type Config struct {
 	// Device is the device of the planes; nil: a table. It starts with Initial or, like a real switch, with the
 	// maps under the previous controller.
 	Device controller.Device
-	// SettleTimeout bounds how long a device may move beyond the reconfiguration time; 0: one second.
-	SettleTimeout time.Duration
 
 	Name    string // of the controller
 	Version string // of the software
@@ -90,8 +87,7 @@ func (c Config) complete() (*Config, error) {
 // controller returns the configuration of the controller.
 func (c *Config) controller() controller.Config {
 	cc := controller.Config{
-		Name: c.Name, Ports: c.Ports, Planes: c.Planes, Initial: c.Initial, Device: c.Device,
-		SettleTimeout: c.SettleTimeout, Forgive: true,
+		Name: c.Name, Ports: c.Ports, Planes: c.Planes, Initial: c.Initial, Device: c.Device, Forgive: true,
 	}
 	if c.Apply != nil {
 		c.Apply(&cc)

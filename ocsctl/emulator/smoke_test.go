@@ -51,7 +51,7 @@ func dialAll(t *testing.T, s *Server) []*Client {
 
 func dial(t testing.TB, s *Server, port int) *Client {
 	t.Helper()
-	l, err := local.Dial(s.socket, port, local.DialOptions{})
+	l, err := local.Dial(s.socket, port, "")
 	require.NoError(t, err)
 	c, err := Attach(l)
 	if err != nil {

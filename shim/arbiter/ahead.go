@@ -62,7 +62,7 @@ func (m *Machine) issueAhead() (bool, error) {
 	m.run()
 	a := &m.ahead
 	a.open, a.recalling, a.ranks = true, false, append(a.ranks[:0], make([]use, m.cfg.Ranks)...)
-	m.act(Action{Kind: SendTicket, Rank: -1, Seq: w.seq, Body: ticket.AppendAhead(nil, &m.ticket, w.shape.Signature())})
+	m.act(Action{Kind: SendTicket, Rank: -1, Seq: w.seq, Body: ticket.EncodeAhead(&m.ticket, w.shape.Signature())})
 	after := GapHold
 	if m.wanted {
 		after = m.patience()

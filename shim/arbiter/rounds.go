@@ -131,7 +131,7 @@ func (m *Machine) decideRound() error {
 	}
 	var holds []byte
 	if plan != nil {
-		holds = ticket.AppendHolds(nil, m.cfg.Ranks, plan)
+		holds = ticket.EncodeHolds(m.cfg.Ranks, plan)
 	}
 	// A pair has no circuit, or the plan is too large for a message.
 	if plan == nil || len(holds) > int(control.MaxBody(control.MsgTicket))/2 {

@@ -187,7 +187,7 @@ func TestMissed(t *testing.T) {
 // aheadAt returns an encoded ticket that goes out ahead of a call.
 func aheadAt(epoch uint32, ranks circuit.Permutation, s *calls.Shape) []byte {
 	p := ticket.At(epoch, ranks)
-	return ticket.AppendAhead(nil, &ticket.Ticket{Use: 1, Planes: []ticket.Plane{p}}, s.Signature())
+	return ticket.EncodeAhead(&ticket.Ticket{Use: 1, Planes: []ticket.Plane{p}}, s.Signature())
 }
 
 // predicted is a machine with the ticket of operation 9 in hand, and where its planes are.

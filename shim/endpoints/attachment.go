@@ -210,7 +210,7 @@ func dialController(ctx context.Context, fab *Fabric, port int, takeover time.Du
 
 // dialLocal attaches to a controller on this host.
 func dialLocal(socket string, port int) (*Controller, error) {
-	l, err := local.Dial(socket, port, local.DialOptions{Version: bootstrap.Version})
+	l, err := local.Dial(socket, port, bootstrap.Version)
 	if err != nil {
 		return nil, err
 	}

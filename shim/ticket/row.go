@@ -138,10 +138,10 @@ func (e endpoint) compare(o endpoint) int {
 // A plan file takes about ten times the bytes. Reading a plan for one call must not take longer than running it.
 const holdsHeader = 12
 
-// AppendHolds appends the encoding of the holds of a plan.
-func AppendHolds(b []byte, ranks int, p *plans.Plan) []byte {
+// EncodeHolds encodes the holds of a plan.
+func EncodeHolds(ranks int, p *plans.Plan) []byte {
 	le := binary.LittleEndian
-	b = le.AppendUint16(b, uint16(ranks))
+	b := le.AppendUint16(nil, uint16(ranks))
 	b = append(b, byte(len(p.Planes)), byte(len(p.Planner)))
 	b = append(b, p.Planner...)
 	b = le.AppendUint64(b, math.Float64bits(p.CCTUS))

@@ -65,7 +65,7 @@ func FuzzRow(f *testing.F) {
 }
 
 func FuzzHolds(f *testing.F) {
-	f.Add(AppendHolds(nil, 3, &plans.Plan{Planner: "x", CCTUS: 3, Planes: [][]plans.Entry{
+	f.Add(EncodeHolds(3, &plans.Plan{Planner: "x", CCTUS: 3, Planes: [][]plans.Entry{
 		{{Kind: plans.Reconfigure}, {Kind: plans.Hold, To: circuit.Permutation{1, 2, 0}, EndUS: 5}}, nil,
 	}}))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -42,11 +42,11 @@ type Ticket struct {
 	Planes  []Plane      // by plane of the fabric; zero if not in use
 }
 
-// AppendAhead appends a ticket that goes out ahead, for a call with that signature.
-func AppendAhead(b []byte, t *Ticket, signature uint32) []byte {
+// EncodeAhead encodes a ticket that goes out ahead, for a call with that signature.
+func EncodeAhead(t *Ticket, signature uint32) []byte {
 	ahead := *t
 	ahead.Flags |= Ahead
-	return binary.LittleEndian.AppendUint32(Append(b, &ahead), signature)
+	return binary.LittleEndian.AppendUint32(Append(nil, &ahead), signature)
 }
 
 // IsAhead returns the signature of an encoded ticket that went out ahead.

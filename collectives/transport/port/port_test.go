@@ -398,7 +398,7 @@ func TestEmulator(t *testing.T) {
 	defer transporttest.Close(t, s)
 	var endpoints []transport.Endpoint
 	for r := range ranks {
-		l, err := local.Dial(socket, r, local.DialOptions{})
+		l, err := local.Dial(socket, r, "")
 		require.NoError(t, err)
 		defer transporttest.Close(t, l)
 		client, err := emulator.Attach(l)

@@ -30,7 +30,6 @@ type Client struct {
 	planes  []clientPlane
 	maps    []*shmring.Memory // what Close unmaps
 	bell    *shmring.Bell
-	own     *shmring.Bell     // bell, where the client made it
 	core    *shmring.Doorbell // the controller's
 
 	lost atomic.Pointer[error] // why the connection is gone
@@ -393,8 +392,8 @@ func (c *Client) unmap() {
 	for _, m := range c.maps {
 		m.Close()
 	}
-	if c.own != nil {
-		c.own.Close()
+	if c.bell != nil {
+		c.bell.Close()
 	}
 }
 

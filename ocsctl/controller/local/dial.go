@@ -16,31 +16,19 @@ import (
 	"lightpath/ocsctl/controller"
 )
 
-// DialOptions describe the rank that connects. With the zero value, the client makes the bell.
-type DialOptions struct {
-	// Bell wakes the rank. The caller owns it and closes it after the client. nil: the client makes one.
-	Bell *shmring.Bell
-	// Version is that of the library; "": not compared with the controller's.
-	Version string
-}
-
 // Dial attaches to a port of the controller at a socket path ("unix:" may stand before it). If there is no controller,
-// the error wraps ocsctl.ErrControlLost.
-func Dial(endpoint string, port int, o DialOptions) (*Client, error) {
+// the error wraps ocsctl.ErrControlLost. version is that of the library; "": not compared with the controller's.
+func Dial(endpoint string, port int, version string) (*Client, error) {
 	if port < 0 {
 		return nil, fmt.Errorf("ocs: port %d", port)
 	}
-	bell, own := o.Bell, (*shmring.Bell)(nil)
-	if bell == nil {
-		var err error
-		if own, err = shmring.NewBell(); err != nil {
-			return nil, err
-		}
-		bell = own
+	bell, err := shmring.NewBell()
+	if err != nil {
+		return nil, err
 	}
-	c, err := connect(endpoint, port, o.Version, bell.Memory.File())
+	c, err := connect(endpoint, port, version, bell.Memory.File())
 	if err == nil {
-		c.bell, c.own = bell, own
+		c.bell = bell
 		if err = c.mapPort(); err != nil {
 			c.fail(err)
 			c.conn.close()
@@ -50,9 +38,7 @@ func Dial(endpoint string, port int, o DialOptions) (*Client, error) {
 		go c.read()
 		return c, nil
 	}
-	if own != nil {
-		own.Close()
-	}
+	bell.Close()
 	return nil, err
 }
 

@@ -85,7 +85,7 @@ func startAt(t testing.TB, socket string) *testServer {
 
 func dial(t testing.TB, s *testServer, port int) *Client {
 	t.Helper()
-	c, err := Dial(s.socket, port, DialOptions{})
+	c, err := Dial(s.socket, port, "")
 	require.NoError(t, err)
 	t.Cleanup(func() { shut(t, c) })
 	return c

@@ -99,17 +99,17 @@ func TestRefusals(t *testing.T) {
 		says string
 	}{
 		{"port taken", func() error {
-			_, err := Dial(s.socket, 2, DialOptions{})
+			_, err := Dial(s.socket, 2, "")
 			return err
 		}, controller.ErrPortBusy, "port 2"},
-		{"port out of range", func() error { _, err := Dial(s.socket, 4, DialOptions{}); return err }, nil, "ports 0..3"},
+		{"port out of range", func() error { _, err := Dial(s.socket, 4, ""); return err }, nil, "ports 0..3"},
 		{"another release", func() error {
-			_, err := Dial(s.socket, 0, DialOptions{Version: "1.1.0"})
+			_, err := Dial(s.socket, 0, "1.1.0")
 			return err
 		}, ocsctl.ErrVersion, "the library is version 1.1.0, the controller 1.2.3"},
-		{"negative port", func() error { _, err := Dial(s.socket, -1, DialOptions{}); return err }, nil, "port -1"},
+		{"negative port", func() error { _, err := Dial(s.socket, -1, ""); return err }, nil, "port -1"},
 		{"nobody there", func() error {
-			_, err := Dial(s.socket+"x", 0, DialOptions{})
+			_, err := Dial(s.socket+"x", 0, "")
 			return err
 		}, ocsctl.ErrControlLost, "is `lightpath ocsd` running?"},
 		{"second switch", func() error { _, err := serve(s.socket, 4, 2); return err }, ErrRunning, s.socket},
@@ -265,9 +265,9 @@ func TestNothingLeaks(t *testing.T) {
 		return strings.Count(string(b), "lightpath-")
 	}
 	round := func() {
-		c, err := Dial(s.socket, 1, DialOptions{})
+		c, err := Dial(s.socket, 1, "")
 		require.NoError(t, err)
-		if _, err := Dial(s.socket, 9, DialOptions{}); err == nil {
+		if _, err := Dial(s.socket, 9, ""); err == nil {
 			t.Fatal("no such port")
 		}
 		shut(t, c)

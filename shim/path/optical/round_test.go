@@ -310,7 +310,7 @@ func TestDemandPlansPass(t *testing.T) {
 			if _, err := check.Check(p, plan); err != nil {
 				t.Fatal(err)
 			}
-			got, err := ticket.DecodeHolds(ticket.AppendHolds(nil, 5, plan), 5, 3)
+			got, err := ticket.DecodeHolds(ticket.EncodeHolds(5, plan), 5, 3)
 			require.NoError(t, err)
 			require.NoError(t, sameHolds(got, plan))
 		}
