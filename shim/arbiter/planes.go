@@ -149,9 +149,10 @@ func (m *Machine) requestPlanes() {
 	}
 }
 
-// lease returns the request for all planes. If the plan of the next operation is known, it names the circuits with
-// which the plan begins: the controller makes them before the grant, without posts, and for groups side by side in one
-// move. All ports have no other group beside them, and their planes set up while others send already.
+// lease returns the request for all planes. If the plan of the next operation is known, the request names the circuits
+// with which the plan begins. The controller makes them before the grant, without posts. It makes those of groups side by
+// side in one move. A communicator of all ports names none: no group is beside it, and each of its planes can send while
+// others still move.
 func (m *Machine) lease() ocsctl.Lease {
 	site := m.cfg.Site
 	l := ocsctl.Lease{Mask: uint64(site.All()), Ports: site.Places.Ports()}
