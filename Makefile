@@ -118,9 +118,9 @@ mutants: ## break the protocols on purpose, one break at a time, and name the te
 	$(GO) run ./bench/protocols/mutants -run '$(MUTANTS)'
 
 # The linter opens files of cgo/ that the compiler's cache keeps, and they name a checkout. CGO_CPPFLAGS names it, too, so
-# the cache has other files for each checkout.
+# the cache has other files for each checkout. GOGC saves a sixth of the time and takes twice the memory, 4 GB.
 lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
-	CGO_CPPFLAGS="'-I$(CURDIR)'" $(GOLANGCI) run --allow-parallel-runners ./...
+	GOGC=400 CGO_CPPFLAGS="'-I$(CURDIR)'" $(GOLANGCI) run --allow-parallel-runners ./...
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
 
 $(GOLANGCI):
