@@ -98,9 +98,9 @@ printf '%s\n' "$*" >"$root/command"
 (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd.gz"
 
 # This processor has what soft-RoCE needs (PCLMULQDQ), and no wide vectors, which are slow to emulate.
-qemu-system-x86_64 -accel tcg,thread=multi -cpu Westmere -m "$MEM" -smp "$SMP" -kernel "$kernel" -initrd "$work/initrd.gz" \
-  -append "console=ttyS0 panic=-1 quiet mitigations=off" -nographic -no-reboot -nodefaults -serial stdio \
-  </dev/null >"$work/serial" 2>&1 &
+qemu-system-x86_64 -accel tcg,thread=multi -cpu Westmere -m "$MEM" -smp "$SMP" -kernel "$kernel" \
+  -initrd "$work/initrd.gz" -append "console=ttyS0 panic=-1 quiet mitigations=off" \
+  -nographic -no-reboot -nodefaults -serial stdio </dev/null >"$work/serial" 2>&1 &
 qemu=$!
 
 # Copies the machine's output until the machine ends by itself or by a limit.
