@@ -260,9 +260,10 @@ func (c *Core) Finalize() error {
 	if c.Busy() == nil {
 		c.each(drain)
 	}
+	busy := c.Busy()
 	switch {
-	case c.Busy() != nil:
-		return c.Busy()
+	case busy != nil:
+		return busy
 	case c.Revoked():
 		return fmt.Errorf("shim: finalize: %w: %w", errdefs.ErrRevoked, errdefs.ErrInvalidUsage)
 	case c.Life() == Suspended:
@@ -283,9 +284,9 @@ func (c *Core) Finalize() error {
 // frees nothing and returns the error of [Core.State]. Destroy does not wait for other ranks. It keeps resources that
 // they need in the background until they have left too. The second Destroy returns [errdefs.ErrDestroyed].
 func (c *Core) Destroy() error {
-	for c.Life() != Destroyed && c.Busy() != nil {
+	for busy := c.Busy(); busy != nil && c.Life() != Destroyed; busy = c.Busy() {
 		if !c.Failed() {
-			return c.Busy()
+			return busy
 		}
 		time.Sleep(time.Millisecond) // the operation has failed, and is about to end
 	}
