@@ -30,8 +30,8 @@ type leaseHolder struct {
 // holder returns the holder that a lease has at an attachment.
 func (c *Config) holder(a *attachment, l *ocsctl.Lease) leaseHolder {
 	ports := l.Ports
-	for p := 0; len(l.Ports) == 0 && p < c.Ports; p++ {
-		ports = append(ports, p)
+	if len(ports) == 0 {
+		ports = circuit.Shift(c.Ports, 0) // all
 	}
 	return leaseHolder{a: a, holder: l.Holder, places: circuit.Place(ports, c.Ports)}
 }
