@@ -29,7 +29,7 @@ struct ptx_instruction {
   bool unless;
   int slot[PTX_OPERANDS]; /* results first; of loads and stores, the registers */
   int target;             /* PTX_BRANCH */
-  int base;               /* of loads and stores: the slot of the address, PTX_NONE for 0 */
+  int base;               /* of loads and stores: the slot of the address */
   int64_t offset;
   int width, count; /* of loads and stores: bytes of a register, registers */
 };
@@ -73,8 +73,7 @@ CUresult stub_load_cubin(const void *image, int device, struct ptx_module **modu
 
 /* ---- ptx_run.c ---- */
 
-/* Runs all threads of a launch in the order of their numbers. Returns false if one has used an invalid address; why
- * says which. */
+/* Runs all threads of a launch, block by block. Returns false if one has used an invalid address; why says which. */
 bool ptx_run(const struct ptx_function *f, CUcontext ctx, const void *params, unsigned blocks, unsigned threads,
              char *why, size_t size);
 

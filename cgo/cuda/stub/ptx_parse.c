@@ -258,7 +258,7 @@ static void append(struct parser *p, const struct ptx_instruction *i) {
 
 /* Parses an instruction: a word, and its operands up to the semicolon. */
 static void instruction(struct parser *p, const char *first) {
-  struct ptx_instruction i = {.guard = PTX_NONE, .base = PTX_NONE};
+  struct ptx_instruction i = {.guard = PTX_NONE};
   char w[WORD];
   snprintf(w, sizeof w, "%s", first);
   if (w[0] == '\0') { /* @p or @!p */

@@ -257,7 +257,7 @@ static bool access_memory(const struct ptx_function *f, struct reach *r, const c
                           int lane, CUdeviceptr *address) {
   size_t size = (size_t)(i->count * i->width);
   char *at;
-  *address = (i->base == PTX_NONE ? 0 : slots[i->base][lane]) + (uint64_t)i->offset;
+  *address = slots[i->base][lane] + (uint64_t)i->offset;
   if (i->op == PTX_LOAD_PARAM)
     at = *address <= f->params && size <= f->params - *address ? (char *)params + *address : NULL;
   else
