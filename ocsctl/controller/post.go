@@ -148,8 +148,8 @@ func (m *machine) refuseGone(pl *plane) {
 	}
 }
 
-// pending returns the ports that have posted, the other ports that must post before these moves begin, and the map after
-// all these moves. The map is nil if no port has posted.
+// pending returns the ports that have posted, the other ports that must post before these moves begin, and the map
+// after all these moves. The map is nil if no port has posted.
 func (m *machine) pending(pl *plane) (posted, missing []int, to circuit.Permutation) {
 	for h, r := range m.rounds(pl) {
 		for port, has := range r.posted {

@@ -150,9 +150,9 @@ func (m *Machine) requestPlanes() {
 }
 
 // lease returns the request for all planes. If the plan of the next operation is known, the request names the circuits
-// with which the plan begins. The controller makes them before the grant, without posts. It makes those of groups side by
-// side in one move. A communicator of all ports names none: no group is beside it, and each of its planes can send while
-// others still move.
+// with which the plan begins. The controller makes them before the grant, without posts. It makes those of groups side
+// by side in one move. A communicator of all ports names none: no group is beside it, and each of its planes can send
+// while others still move.
 func (m *Machine) lease() ocsctl.Lease {
 	site := m.cfg.Site
 	l := ocsctl.Lease{Mask: uint64(site.All()), Ports: site.Places.Ports()}
