@@ -74,7 +74,7 @@ RACE_FREE := ocsctl ocsctl/driver/gnmi/dialect ocsctl/driver/netconf/wire ocsctl
 RACE_LONG := ocsctl/controller/journal/etcd ocsctl/controller/web
 test-race: .tools/gotestsum ## race detector
 	$(GOTEST) -race -short -timeout $(TEST_TIMEOUT) \
-	  $(filter-out $(RACE_FREE:%=lightpath/%) $(RACE_LONG:%=lightpath/%),$(shell $(GO) list ./ocsctl/... ./collectives/... ./shim/...))
+	  $(filter-out $(addprefix lightpath/,$(RACE_FREE) $(RACE_LONG)),$(shell $(GO) list ./ocsctl/... ./collectives/... ./shim/...))
 
 test-clients: build ## the C and Python clients of examples/, several ranks
 	examples/run.sh
