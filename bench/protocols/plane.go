@@ -3,7 +3,6 @@ package protocols
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"lightpath/internal/clock"
@@ -32,7 +31,6 @@ type switchConfig struct {
 	Planes   int // on this switch, one after the other
 	Ports    int // of each plane
 	Fences   bool
-	Monitors device.Monitors
 	ColdBoot device.ColdBoot // of circuits, at a reboot
 }
 
@@ -40,7 +38,7 @@ type switchConfig struct {
 // circuit takes; choice 0 is the shortest time.
 func newSwitch(c switchConfig, now func() int64, choose Chooser) (*opticalSwitch, error) {
 	model, err := device.New(device.Config{
-		Ports: c.Planes * c.Ports, ColdBoot: c.ColdBoot, Monitors: c.Monitors, Info: device.Info{Model: c.Name},
+		Ports: c.Planes * c.Ports, ColdBoot: c.ColdBoot, Info: device.Info{Model: c.Name},
 		Now:  func() time.Time { return time.Unix(0, now()) },
 		Draw: func(n int64) int64 { return (n - 1) * int64(choose.Choose(drawn)) / (drawn - 1) },
 	})
@@ -215,8 +213,7 @@ func (l *link) await(ctx context.Context, came <-chan struct{}) error {
 
 // Info implements [driver.Switch].
 func (l *link) Info(ctx context.Context) (driver.Info, error) {
-	_, light := l.s.model.PowerDBm(0, device.Egress)
-	i := driver.Info{Model: l.s.name, CanFence: l.s.fences, CanState: true, CanLight: light}
+	i := driver.Info{Model: l.s.name, CanFence: l.s.fences, CanState: true, CanLight: true}
 	return i, l.exchange(ctx, "identity", func() {})
 }
 
@@ -317,10 +314,7 @@ func (l *link) Light(ctx context.Context, circuits []circuit.Pair) (dbm []float6
 	err = l.exchange(ctx, "light", func() {
 		dbm = make([]float64, len(circuits))
 		for i, c := range circuits {
-			var ok bool
-			if dbm[i], ok = l.s.model.PowerDBm(c.To, device.Egress); !ok {
-				dbm[i] = math.NaN()
-			}
+			dbm[i], _ = l.s.model.PowerDBm(c.To, device.Egress)
 		}
 	})
 	return dbm, err

@@ -72,16 +72,6 @@ const (
 	Maintain                 // light stays on throughout
 )
 
-// Monitors selects the ports that measure power.
-type Monitors int
-
-// Where detectors are.
-const (
-	EgressOnly Monitors = iota
-	BothSides
-	NoMonitors
-)
-
 // Labels names the ports of a side, for port 0 and up, in a switch's own words.
 type Labels func(port int) string
 
@@ -110,7 +100,7 @@ type Config struct {
 	ColdBoot       ColdBoot
 	// Initial is the map of all ports at the start, as on a switch that was running before; nil: there are no circuits.
 	Initial   circuit.Permutation
-	Monitors  Monitors
+	NoMeters  bool    // no port measures power; otherwise those of the egress side do
 	LaunchDBm float64 // power into every ingress port
 	In, Out   Labels  // default 1..N and N+1..2N, as Polatis numbers them
 	Info      Info    // default by preset
@@ -187,7 +177,7 @@ func New(c Config) (*Device, error) {
 	}
 	if c.Info == (Info{}) {
 		model := fmt.Sprintf(p.Model, c.Ports, c.Ports)
-		if c.Monitors == NoMonitors { // models without detectors have another name
+		if c.NoMeters { // models without detectors have another name
 			model = strings.Replace(model, "N-OST", "I-OST", 1)
 		}
 		c.Info = Info{Vendor: p.Vendor, Model: model, Serial: fmt.Sprintf("%08d", c.Seed%1e8), Software: "6.5.2.18"}

@@ -44,11 +44,8 @@ func (d *Device) SetAveraging(window time.Duration) {
 func (d *Device) PowerDBm(port int, side Side) (dbm float64, ok bool) {
 	d.lock()
 	defer d.unlock()
-	switch {
-	case port < 0 || port >= d.cfg.Ports || d.cfg.Monitors == NoMonitors:
+	if port < 0 || port >= d.cfg.Ports || side != Egress || d.cfg.NoMeters {
 		return 0, false
-	case side == Ingress:
-		return d.cfg.LaunchDBm, d.cfg.Monitors == BothSides
 	}
 	return toDBm(d.averageMW(d.cfg.Now(), port)), true
 }

@@ -100,15 +100,15 @@ func TestProbe(t *testing.T) {
 	const ports = 6
 	for name, c := range map[string]struct {
 		f        firmware
-		monitors device.Monitors
+		noMeters bool
 		level    driver.Level // of the circuit to port 0
 		last     driver.Level // of that to the last port
 	}{
 		"all": {level: driver.Light, last: driver.Light},
 		"a fifth field": {f: firmware{ident: "Polatis,N-OST-6x6,7,6.5.2.18,LTS"}, level: driver.Light,
 			last: driver.Light},
-		"no meters": {monitors: device.NoMonitors, level: driver.Status, last: driver.Status},
-		"no meters, other name": {f: firmware{ident: "HUBER+SUHNER,6000n,7,8.1"}, monitors: device.NoMonitors,
+		"no meters": {noMeters: true, level: driver.Status, last: driver.Status},
+		"no meters, other name": {f: firmware{ident: "HUBER+SUHNER,6000n,7,8.1"}, noMeters: true,
 			level: driver.Status, last: driver.Status},
 		"power is an error": {f: firmware{unknown: []string{"PMON"}}, level: driver.Status, last: driver.Status},
 		"power is silence": {f: firmware{unknown: []string{"PMON"}, how: saysNothing}, level: driver.Status,
@@ -126,7 +126,7 @@ func TestProbe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDevice(t, device.Config{Ports: ports, Preset: "palomar-ms", Monitors: c.monitors})
+				d := newDevice(t, device.Config{Ports: ports, Preset: "palomar-ms", NoMeters: c.noMeters})
 				d.SetAveraging(10 * time.Millisecond)
 				reaches(t, c.f.serve(t, d, ports), ports, c.level, c.last)
 			})
