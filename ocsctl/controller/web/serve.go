@@ -24,11 +24,9 @@ var ErrPlain = errors.New("web: off loopback, certificates are required")
 
 // Endpoint describes the address of the page and the certificates of its readers.
 type Endpoint struct {
-	Address       string // host:port; port 0 is any
-	CA, Cert, Key string // files; all or none
-	// Plain allows to serve off loopback without certificates, to every client that reaches the address.
-	Plain bool
-	Log   *slog.Logger // of refused connections; nil: nothing is logged
+	Address       string       // host:port; port 0 is any
+	CA, Cert, Key string       // files; all or none
+	Log           *slog.Logger // of refused connections; nil: nothing is logged
 }
 
 // Listen opens the endpoint. Off loopback, clients must show a certificate of the authority, as for gRPC; on loopback,
@@ -41,7 +39,7 @@ func Listen(e Endpoint) (net.Listener, error) {
 			return nil, fmt.Errorf("web: %w", err)
 		}
 		config.NextProtos = []string{"h2", "http/1.1"}
-	} else if !e.Plain && !mtls.Loopback(e.Address) {
+	} else if !mtls.Loopback(e.Address) {
 		return nil, fmt.Errorf("%w: %s", ErrPlain, e.Address)
 	}
 	l, err := net.Listen("tcp", e.Address)
