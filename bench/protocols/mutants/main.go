@@ -64,15 +64,16 @@ func run(pattern *regexp.Regexp, limit time.Duration) (survived int, err error) 
 		}
 		var found string
 		for _, p := range m.packages() {
-			if found, err = test(overlay, p, limit); err != nil {
-				return 0, fmt.Errorf("%s: %w", m.name, err)
-			}
-			if found != "" {
+			if found, err = test(overlay, p, limit); found != "" || err != nil {
 				found = strings.TrimPrefix(p, "./") + ": " + found
 				break
 			}
 		}
-		if found == "" {
+		switch {
+		case err != nil:
+			survived++
+			found = err.Error()
+		case found == "":
 			survived++
 			found = "SURVIVES"
 		}

@@ -103,7 +103,7 @@ var mutants = []mutant{
 			"\t\t\t\tholder = o.holder\n\t\t\t}\n\t\t\tm.refuse(pl, a, holder,",
 		true},
 	{"waits for ranks that have died", postFile,
-		"if _, gone := m.absent(pl, h, r); len(gone) > 0 {", "if false {\n\t\t\tvar gone []int", true},
+		"if _, gone := m.absent(pl, h, r); len(gone) > 0 {", "if _, gone := m.absent(pl, h, r); false && len(gone) > 0 {", true},
 	{"grants shared planes without their circuits", makingFile,
 		"if !m.made(g) {", "if false {", true},
 	{"makes circuits that their owner forbids", makingFile,
