@@ -1,7 +1,7 @@
 # make          libraries and commands into lib/ and bin/
 # make demo     the main job on this machine, no root, under two minutes
 # make check    before each commit: what changed, under 90 s
-# make test     what CI runs, 18 minutes on two idle cores with a cold cache
+# make test     what CI runs, 15 to 24 minutes on two cores with a cold cache
 # make help     everything else
 
 GO        ?= go
