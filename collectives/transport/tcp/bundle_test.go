@@ -97,6 +97,16 @@ func (n *numbered) acknowledged() {
 	})
 }
 
+// wait looks for a frame of the peer, and finds none.
+func (n *numbered) wait() {
+	n.t.Helper()
+	h, _, err := n.e.planes[0].Peek(1)
+	require.NoError(n.t, err)
+	if h != nil {
+		n.t.Fatal("a frame of the peer")
+	}
+}
+
 // TestShortFramesJoin: when many short frames are on the way, the kernel joins the following ones, which are prompt. A
 // longer frame, an empty wire or a word of the peer ends that, and no frame stays behind.
 func TestShortFramesJoin(t *testing.T) {
@@ -110,11 +120,13 @@ func TestShortFramesJoin(t *testing.T) {
 			if held := n.send(8); held != (i >= many) {
 				t.Fatalf("frame %d: held %v", i, held)
 			}
+			n.wait()
 		}
 		if held := n.send(joint + 1); held {
 			t.Fatal("held with a longer frame")
 		}
 		for i := range many + 1 {
+			n.wait()
 			if held := n.send(joint); held != (i >= many) {
 				t.Fatalf("frame %d of those after the longer one: held %v", i, held)
 			}
@@ -149,7 +161,27 @@ func TestShortFramesJoin(t *testing.T) {
 	}
 }
 
-// TestExchangesDoNotJoin: if fewer short frames are on the way, each is sent at once.
+// TestStreamsJoin: the kernel joins short frames of a rank that has waited for no peer since the first of many, even if
+// the peer has received all others. After a wait it counts anew.
+func TestStreamsJoin(t *testing.T) {
+	e, far := overTCP(t)
+	n := &numbered{t: t, e: e, far: far}
+	for _, waits := range []bool{true, false} {
+		for i := range many + 1 {
+			if waits && i == many/2 {
+				n.wait()
+			}
+			if held := n.send(8); held != (!waits && i == many) {
+				t.Fatalf("waits %v, frame %d: held %v", waits, i, held)
+			}
+			n.receive()
+			n.acknowledged()
+		}
+		n.send(joint + 1) // forgets the frames so far
+	}
+}
+
+// TestExchangesDoNotJoin: if a rank waits, and fewer short frames are on the way, each is sent at once.
 func TestExchangesDoNotJoin(t *testing.T) {
 	e, far := overTCP(t)
 	n := &numbered{t: t, e: e, far: far}
@@ -159,6 +191,7 @@ func TestExchangesDoNotJoin(t *testing.T) {
 				t.Fatalf("frame %d is held", n.sent)
 			}
 		}
+		n.wait()
 		if got := n.receive(); got != n.sent {
 			t.Fatalf("frame %d is prompt", got)
 		}

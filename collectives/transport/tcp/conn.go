@@ -14,13 +14,14 @@ type conn struct {
 	fd          int
 	id          int // of its events
 	plane, peer int
+	idle        *uint32 // endpoint.idle
 	sender
 	receiver
 	detour
 }
 
-func newConn(fd, plane, peer int) *conn {
-	c := &conn{fd: fd, plane: plane, peer: peer}
+func newConn(fd, plane, peer int, idle *uint32) *conn {
+	c := &conn{fd: fd, plane: plane, peer: peer, idle: idle}
 	c.via = plane
 	c.sender.init()
 	c.receiver.init()

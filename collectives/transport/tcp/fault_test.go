@@ -94,7 +94,7 @@ func TestCorruptHeader(t *testing.T) {
 	good := frame(wire.Header{Src: 1, Length: 8, Offset: 64, Op: 3}, "payload!")
 	check := func(name string, bad []byte) {
 		t.Helper()
-		c := newConn(-1, 0, 1)
+		c := newConn(-1, 0, 1, new(uint32))
 		c.end = copy(c.buf, bad)
 		c.readable = false
 		err := c.parse(0)

@@ -190,12 +190,16 @@ func (p *plane) fill(c *conn, ahead int) error {
 	}
 	if !c.readable && (p.e.armed || len(p.e.conns) > fewConns) {
 		if p.e.pollReady(&c.rxPoll); !c.readable {
+			p.e.idle++
 			return nil
 		}
 	}
 	n, err := c.receive(nil, ahead)
 	if err != nil {
 		return err
+	}
+	if n == 0 {
+		p.e.idle++
 	}
 	p.e.armed = p.e.armed && n == 0 // after an arrival the rank does not sleep
 	err = c.parse(p.e.rank)

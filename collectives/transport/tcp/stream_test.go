@@ -328,7 +328,7 @@ func FuzzStream(f *testing.F) {
 	f.Add(append(frame(wire.Header{Src: 1, Length: 1}, "a"), 1, 2, 3))
 	f.Add([]byte("nonsense"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := newConn(-1, 0, 1)
+		c := newConn(-1, 0, 1, new(uint32))
 		c.readable = false // there is no socket
 		c.end = copy(c.buf, b)
 		for given, taken := c.end, 0; ; {

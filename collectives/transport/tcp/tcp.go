@@ -48,6 +48,7 @@ type endpoint struct {
 	local  []netip.Addr // by plane: this rank's address; empty: not known
 	poll   *poller.Set
 	guard  *guard // nil: a connection that breaks is not replaced
+	idle   uint32 // how often no peer's data was there when the caller looked: it grows while this rank waits
 	armed  bool   // between Arm and the end of Wait: an event must be polled, or the rank would sleep
 
 	mu sync.Mutex // held by Close and by every call of the driving goroutine except Arm, and not while it sleeps
@@ -62,7 +63,7 @@ func newEndpoint(rank int, fds [][]int) (*endpoint, error) {
 			if peer == rank {
 				continue
 			}
-			c := newConn(fd, id, peer)
+			c := newConn(fd, id, peer, &e.idle)
 			p.conns[peer] = c
 			e.conns = append(e.conns, c)
 		}
