@@ -47,44 +47,48 @@ func (a *accepted) add(s device.Stream, id uint64) {
 	a.next = (a.next + 1) % len(a.last)
 }
 
-// Enter sets the context of a stream on the goroutine until [device.Driver] Leave, and returns the context's device. It
-// refuses streams of another context than that in which the communicator was made. For default streams it sets the
-// communicator's own context, whatever context the calling thread has.
+// Enter sets the context of a stream on the goroutine until [device.Driver] Leave. It refuses streams of another device
+// or context than those of the communicator. For default streams it sets the communicator's own context, whatever
+// context the calling thread has.
 //
 // The communicator remembers the numbers of streams that it has accepted: a stream keeps its context.
-func Enter(c *comm.Core, s device.Stream) (on int, err error) {
-	d := Of(c)
-	p, able := device.Active().(device.Peers)
-	switch {
-	case !able || d.Context == 0:
-		return device.Active().Enter(s)
-	case s <= device.LastDefault:
-		return c.Device, p.EnterContext(d.Context)
+func Enter(c *comm.Core, s device.Stream) error {
+	d, id := Of(c), uint64(0)
+	if p, able := device.Active().(device.Peers); able && d.Context != 0 {
+		if s <= device.LastDefault {
+			return p.EnterContext(d.Context)
+		}
+		var err error
+		if id, err = p.StreamID(s); err != nil {
+			return err
+		}
+		if id != 0 && d.accepted.number(s) == id {
+			return p.EnterContext(d.Context)
+		}
 	}
-	id, err := p.StreamID(s)
+	on, err := device.Active().Enter(s)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if id != 0 && d.accepted.number(s) == id {
-		return c.Device, p.EnterContext(d.Context)
-	}
-	if on, err = p.Enter(s); err != nil {
-		return on, err
-	}
-	if err := accept(c, p, on); err != nil {
-		p.Leave()
-		return on, err
+	if err := accept(c, on); err != nil {
+		device.Active().Leave()
+		return err
 	}
 	if id != 0 {
 		d.accepted.add(s, id)
 	}
-	return on, nil
+	return nil
 }
 
-// accept checks that the goroutine has entered the communicator's context, which is of device on.
-func accept(c *comm.Core, p device.Peers, on int) error {
+// accept checks that the goroutine has entered the communicator's context. on is the device of the entered context.
+func accept(c *comm.Core, on int) error {
 	if on != c.Device {
-		return otherDevice(c, on)
+		return fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.Device,
+			errdefs.ErrInvalidArgument)
+	}
+	p, able := device.Active().(device.Peers)
+	if !able || Of(c).Context == 0 {
+		return nil
 	}
 	// Another context cannot use these streams and events, and may not access this context's memory.
 	if ctx, err := p.Context(); err != nil || ctx != Of(c).Context {
@@ -93,11 +97,6 @@ func accept(c *comm.Core, p device.Peers, on int) error {
 			on, errdefs.ErrInvalidArgument))
 	}
 	return nil
-}
-
-func otherDevice(c *comm.Core, on int) error {
-	return fmt.Errorf("shim: the stream is of device %d, the communicator of device %d: %w", on, c.Device,
-		errdefs.ErrInvalidArgument)
 }
 
 // ErrCaptures reports a group that could run only in part.
@@ -129,19 +128,9 @@ func Capturing(c *comm.Core, streams []device.Stream) (first device.Capture, err
 }
 
 func capturing(c *comm.Core, s device.Stream) (device.Capture, error) {
-	on, err := Enter(c, s)
-	if err != nil {
+	if err := Enter(c, s); err != nil {
 		return device.Capture{}, err
 	}
 	defer device.Active().Leave()
-	return CapturingOn(c, on, s)
-}
-
-// CapturingOn is [Capturing] for a stream of device on that [Enter] has entered. A program may begin and end a capture
-// between two calls, so it asks each time.
-func CapturingOn(c *comm.Core, on int, s device.Stream) (device.Capture, error) {
-	if on != c.Device {
-		return device.Capture{}, otherDevice(c, on)
-	}
 	return device.Active().Capturing(s)
 }

@@ -49,14 +49,14 @@ func (in *Issuer) Issue(e *Scripted, call *calls.Call) error {
 	if err := in.c.Healthy(); err != nil {
 		return err
 	}
-	on, err := Enter(in.c, call.Stream)
-	if err != nil {
+	if err := Enter(in.c, call.Stream); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
 	p := &in.current
 	*p = issuing{in: in, Launch: Launch{Of: e, Call: call}}
-	if p.Capture, err = CapturingOn(in.c, on, call.Stream); err != nil {
+	var err error
+	if p.Capture, err = device.Active().Capturing(call.Stream); err != nil {
 		return err
 	}
 	if err := p.findBuffers(); err != nil {

@@ -210,7 +210,7 @@ func (x *Path) messages() error {
 	if x.launch.capture, err = stream.Capturing(x.c, x.group.streams); err != nil {
 		return err
 	}
-	if _, err := stream.Enter(x.c, s); err != nil {
+	if err := stream.Enter(x.c, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()

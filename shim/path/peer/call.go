@@ -30,12 +30,11 @@ func (x *Path) Put(group []calls.Call, here bool) error {
 	if err != nil {
 		return err
 	}
-	on, err := stream.Enter(x.c, x.launch.stream)
-	if err != nil {
+	if err := stream.Enter(x.c, x.launch.stream); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
-	if err := x.firstStream(on, others); err != nil {
+	if err := x.findCapture(others); err != nil {
 		return err
 	}
 	if err := x.dev.Prepare(); err != nil {
@@ -126,10 +125,10 @@ func (x *Path) addOp(call *calls.Call) error {
 	return err
 }
 
-// firstStream checks the first stream, which Put has entered and which is on device on. The graph that captures it
-// must be that of the other streams.
-func (x *Path) firstStream(on int, others device.Capture) (err error) {
-	if x.launch.capture, err = stream.CapturingOn(x.c, on, x.launch.stream); err != nil {
+// findCapture finds the graph that captures the first stream, which Put has entered. It must be that of the other
+// streams. A program may begin and end a capture between two calls, so Put asks each time.
+func (x *Path) findCapture(others device.Capture) (err error) {
+	if x.launch.capture, err = device.Active().Capturing(x.launch.stream); err != nil {
 		return err
 	}
 	x.queue.paced = x.n > 1 && x.launch.capture.ID == 0

@@ -13,7 +13,7 @@ import (
 
 // place finds the launch's staging memory and binds its steps to it. It puts nothing on a stream.
 func (l *launch) place() error {
-	if _, err := stream.Enter(l.Comm, l.streams[0]); err != nil {
+	if err := stream.Enter(l.Comm, l.streams[0]); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -63,7 +63,7 @@ func (l *launch) place() error {
 // Every rank keeps the same order.
 func (l *launch) putFirst() error {
 	d, s := l.state, l.streams[0]
-	if _, err := stream.Enter(l.Comm, s); err != nil {
+	if err := stream.Enter(l.Comm, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -87,7 +87,7 @@ func (l *launch) putSends(k int) error {
 	if k >= len(l.Steps) {
 		return nil
 	}
-	if _, err := stream.Enter(l.Comm, l.streams[0]); err != nil {
+	if err := stream.Enter(l.Comm, l.streams[0]); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
@@ -150,7 +150,7 @@ func (l *launch) putResults(k int) error {
 		return nil
 	}
 	s := l.streams[0]
-	if _, err := stream.Enter(l.Comm, s); err != nil {
+	if err := stream.Enter(l.Comm, s); err != nil {
 		return err
 	}
 	defer device.Active().Leave()
