@@ -1,7 +1,6 @@
 package circuits
 
 import (
-	"encoding/hex"
 	"fmt"
 
 	"lightpath/plans"
@@ -29,31 +28,25 @@ func (p *Planes) ObtainPlan(t *Ticket, s calls.Shape) (*planning.Agreed, error) 
 	if t.Flags&ticket.Chained != 0 {
 		return p.obtainChainedPlan(t, s)
 	}
-	f, err := p.Site.Family(planning.ShapeOf(s), t.Use.Len(), p.Initial(t.Use))
+	job, err := p.Site.Job(planning.ShapeOf(s), t.Use.Len(), p.Initial(t.Use))
 	if err != nil {
 		return nil, err
 	}
-	job, err := f.Job(planning.Key{Shape: planning.ShapeOf(s)})
-	if err != nil {
-		return nil, err
-	}
-	problem := job.Problem
-	a := &planning.Agreed{ID: t.Plan, Problem: problem, StepOf: job.StepOf}
 	if t.Flags&ticket.Interim != 0 {
-		if plan, id, err := p.Site.Interim(problem); err == nil && id == a.ID {
-			a.Plan = plan
+		if a, err := p.Site.Interim(job); err == nil && a.ID == t.Plan {
 			p.Known.Remember(a)
 			return a, nil
 		}
 	}
-	if a.Plan, err = p.fetchPlan(t); err == nil {
-		err = p.acceptPlan(a)
-	}
+	plan, err := p.fetchPlan(t)
 	if err != nil {
 		return nil, err
 	}
-	job.Learn(p.Site.Cfg, a.Plan)
-	return a, nil
+	a, err := p.acceptPlan(t, job, plan)
+	if err == nil {
+		job.Learn(p.Site.Cfg, plan)
+	}
+	return a, err
 }
 
 // fetchPlan asks the leader for the plan that a ticket names.
@@ -73,17 +66,17 @@ func (p *Planes) fetchPlan(t *Ticket) (*plans.Plan, error) {
 	return plan, nil
 }
 
-// acceptPlan checks a plan of the leader against its problem, and keeps it.
-func (p *Planes) acceptPlan(a *planning.Agreed) error {
-	err := plans.VerifyDigest(a.Problem, a.Plan)
-	if err == nil && a.Plan.Digest != hex.EncodeToString(a.ID[:]) {
+// acceptPlan checks that a plan of the leader is the ticket's, and for the job, and keeps it.
+func (p *Planes) acceptPlan(t *Ticket, job *planning.Job, plan *plans.Plan) (*planning.Agreed, error) {
+	a, err := job.Verified(plan)
+	if err == nil && a.ID != t.Plan {
 		err = plans.ErrDigest
 	}
 	if err != nil {
-		return p.badPlan(err)
+		return nil, p.badPlan(err)
 	}
 	p.Known.Remember(a)
-	return nil
+	return a, nil
 }
 
 func (p *Planes) badPlan(err error) error {
@@ -101,6 +94,5 @@ func (p *Planes) obtainChainedPlan(t *Ticket, s calls.Shape) (*planning.Agreed, 
 	if err != nil {
 		return nil, p.badPlan(err)
 	}
-	a := &planning.Agreed{ID: t.Plan, Plan: plan, Problem: job.Problem, StepOf: job.StepOf}
-	return a, p.acceptPlan(a)
+	return p.acceptPlan(t, job, plan)
 }

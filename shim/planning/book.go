@@ -129,8 +129,7 @@ func (b *Book) Row(s calls.Shape, use planeset.Set, maps []circuit.Permutation) 
 		}
 		return *r, nil
 	}
-	if plan, id, err := b.site.Interim(job.Problem); err == nil {
-		r.Interim = &Agreed{id, plan, job.Problem, job.StepOf}
+	if r.Interim, err = b.site.Interim(job); err == nil {
 		b.known.Remember(r.Interim)
 	}
 	go b.plan(job)
@@ -218,21 +217,20 @@ func (b *Book) adopt(s Solution) {
 func (b *Book) named(job *Job) (Row, error) {
 	var known []string
 	try := func(plan *plans.Plan) *Agreed {
-		if plan == nil || plans.VerifyDigest(job.Problem, plan) != nil {
+		p, err := job.Verified(plan)
+		if err != nil {
 			return nil
 		}
 		known = append(known, fmt.Sprintf("%.12s (%s)", plan.Digest, plan.Planner))
-		id, err := IDOf(plan)
-		if err != nil || !job.Key.Shape.Request.Plan.Matches(plan.Digest) {
+		if !job.Key.Shape.Request.Plan.Matches(plan.Digest) {
 			return nil
 		}
-		return &Agreed{id, plan, job.Problem, job.StepOf}
+		return p
 	}
-	interim, _, err := b.site.Interim(job.Problem)
-	if err != nil {
-		interim = nil
+	candidates := b.known.Plans()
+	if interim, err := b.site.Interim(job); err == nil {
+		candidates = slices.Insert(candidates, 0, interim.Plan)
 	}
-	candidates := append([]*plans.Plan{interim}, b.known.Plans()...)
 	for _, plan := range append(candidates, job.stored(b.store)...) {
 		if p := try(plan); p != nil {
 			b.known.Remember(p)

@@ -131,28 +131,7 @@ func (j *Job) recall() {
 	}
 }
 
-// planAt returns a span's plan for a call of the given bytes, whose problem is p, with its digest.
-func planAt(s *sizes.Span, bytes int64, p *plans.Problem) (*plans.Plan, ID, error) {
-	plan, err := s.At(bytes, p)
-	if err != nil {
-		return nil, ID{}, err
-	}
-	if plan.Digest == "" {
-		sealed := *plan
-		plan = &sealed
-		err = plans.Seal(p, plan)
-	} else {
-		err = plans.VerifyDigest(p, plan)
-	}
-	if err != nil {
-		return nil, ID{}, err
-	}
-	id, err := IDOf(plan)
-	return plan, id, err
-}
-
-// Job makes the plan of one call shape, or finds it in the cache. It may run on any
-// goroutine.
+// Job makes the plan of one call shape, or finds it in the cache. It may run on any goroutine.
 type Job struct {
 	*Family
 	Store   *cache.Cache  // nil without a directory
@@ -174,18 +153,64 @@ func (f *Family) Job(key Key) (*Job, error) {
 	return j, err
 }
 
+// Job returns the job of a shape on a number of planes, in a family of its own. See [Site.Family].
+func (o *Site) Job(s calls.Shape, planes int, initial []circuit.Permutation) (*Job, error) {
+	f, err := o.Family(s, planes, initial)
+	if err != nil {
+		return nil, err
+	}
+	return f.Job(Key{Shape: s, Planes: planes})
+}
+
+// Verified checks the digest of a plan for the job, and returns the plan as ranks use it.
+func (j *Job) Verified(plan *plans.Plan) (*Agreed, error) {
+	if err := plans.VerifyDigest(j.Problem, plan); err != nil {
+		return nil, err
+	}
+	return j.agreed(plan)
+}
+
+// sealed gives a plan for the job its digest, and returns the plan as ranks use it.
+func (j *Job) sealed(plan *plans.Plan) (*Agreed, error) {
+	if err := plans.Seal(j.Problem, plan); err != nil {
+		return nil, err
+	}
+	return j.agreed(plan)
+}
+
+func (j *Job) agreed(plan *plans.Plan) (*Agreed, error) {
+	id, err := IDOf(plan)
+	if err != nil {
+		return nil, err
+	}
+	return &Agreed{id, plan, j.Problem, j.StepOf}, nil
+}
+
+// planOf returns the plan of a span for the job.
+func (j *Job) planOf(s *sizes.Span) (*Agreed, error) {
+	plan, err := s.At(j.bytes, j.Problem)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Digest == "" {
+		own := *plan
+		return j.sealed(&own)
+	}
+	return j.Verified(plan)
+}
+
 // known returns the plan if it is known in this process: no planning, no files.
 func (j *Job) known() (Solution, bool) {
 	s := j.ladder.Load().Find(j.bytes)
 	if s == nil {
 		return Solution{}, false
 	}
-	plan, id, err := planAt(s, j.bytes, j.Problem)
+	plan, err := j.planOf(s)
 	if err != nil {
 		j.Log.Warn("plan for %d..%d bytes at %d: %v", s.Min, s.Max, j.bytes, err)
 		return Solution{}, false
 	}
-	return Solution{Key: j.Key, Plan: &Agreed{id, plan, j.Problem, j.StepOf}}, true
+	return Solution{Key: j.Key, Plan: plan}, true
 }
 
 // stored returns the plans for the job in the cache, of all planners.
@@ -205,8 +230,8 @@ func (j *Job) stored(c *cache.Cache) (found []*plans.Plan) {
 		if j.bytes < s.Min || j.bytes > s.Max {
 			continue
 		}
-		if plan, _, err := planAt(s, j.bytes, j.Problem); err == nil {
-			found = append(found, plan)
+		if a, err := j.planOf(s); err == nil {
+			found = append(found, a.Plan)
 		}
 	}
 	return found
@@ -233,11 +258,8 @@ func (j *Job) Run(ctx context.Context) Solution {
 		return Solution{Key: j.Key, Err: err}
 	}
 	j.add(sizes.Ladder{span})
-	plan, id, err := planAt(j.ladder.Load().Find(j.bytes), j.bytes, j.Problem)
-	if err != nil {
-		return Solution{Key: j.Key, Err: err}
-	}
-	return Solution{Key: j.Key, Plan: &Agreed{id, plan, j.Problem, j.StepOf}, Fresh: true}
+	plan, err := j.planOf(j.ladder.Load().Find(j.bytes))
+	return Solution{Key: j.Key, Plan: plan, Fresh: err == nil, Err: err}
 }
 
 // widen finds sizes near the job's that can share plans, one planning at a time, so that a call without a plan goes

@@ -185,15 +185,15 @@ func (o *Site) between(ctx context.Context, s calls.Shape, initial, final []circ
 	if o.Cfg.Plan.Planner == planner.Auto {
 		solve = firstPlan
 	}
+	var own *Agreed
 	plan, err := solve(ctx, o.Cfg.Plan.Planner, j.Problem, o.Cfg.Plan.Limit)
 	if err == nil {
-		err = plans.Seal(j.Problem, plan)
+		own, err = j.sealed(plan)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v between the maps of its neighbours: %w", &s, err)
 	}
-	id, err := IDOf(plan)
-	return &Agreed{id, plan, j.Problem, j.StepOf}, err
+	return own, nil
 }
 
 // chained returns the job of a call that begins and ends at given maps. The job is of no shared family.

@@ -59,40 +59,25 @@ func (o *Site) static() bool {
 
 // Interim makes the plan that serves until the chosen planner has finished: quick, and the same on every rank. It moves
 // no circuits if the chosen planner moves none.
-func (o *Site) Interim(p *plans.Problem) (*plans.Plan, ID, error) {
+func (o *Site) Interim(j *Job) (*Agreed, error) {
 	name := "perstep"
 	if o.static() {
 		name = settings.PlannerStatic
 	}
-	plan, err := planner.Solve(context.Background(), name, p, planner.Options{SinglePlane: true})
+	plan, err := planner.Solve(context.Background(), name, j.Problem, planner.Options{SinglePlane: true})
 	if err != nil {
-		return nil, ID{}, err
+		return nil, err
 	}
-	if err := plans.Seal(p, plan); err != nil {
-		return nil, ID{}, err
-	}
-	id, err := IDOf(plan)
-	return plan, id, err
+	return j.sealed(plan)
 }
 
 // All is the set of the fabric's planes.
 func (o *Site) All() planeset.Set { return planeset.All(len(o.Planes)) }
 
-// ShapeOf reduces a shape to what a plan depends on. Operators and in-place calls
-// share plans.
+// ShapeOf reduces a shape to what a plan depends on. Operators and in-place calls share plans.
 func ShapeOf(s calls.Shape) calls.Shape {
 	s.Op, s.InPlace, s.Scripted = 0, false, false
 	return s
-}
-
-// Pose returns the planning problem of a shape on a number of planes. If initial is nil, the planner chooses the
-// initial maps.
-func (o *Site) Pose(s calls.Shape, planes int, initial []circuit.Permutation) (*plans.Problem, []int, error) {
-	f, err := o.Family(s, planes, initial)
-	if err != nil {
-		return nil, nil, err
-	}
-	return f.pose(int64(s.Count) * int64(s.Type.Size()))
 }
 
 // OnPackets reports whether a call uses the packet planes because these are faster: see [packets.Costs.Faster]. p is

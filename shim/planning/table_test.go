@@ -124,10 +124,10 @@ func TestSmallCallsStopEarly(t *testing.T) {
 	for _, kind := range []calls.Kind{calls.AllReduce, calls.AllGather, calls.Broadcast, calls.AllToAll} {
 		for _, forwarding := range []bool{false, true} {
 			site.Template.Forwarding = forwarding
-			p, _, err := site.Pose(float32s(kind, 1), 2, nil)
+			job, err := site.Job(float32s(kind, 1), 2, nil)
 			require.NoError(t, err)
 			began := time.Now()
-			plan, err := search(context.Background(), planner.Auto, p, time.Hour)
+			plan, err := search(context.Background(), planner.Auto, job.Problem, time.Hour)
 			require.NoError(t, err)
 			t.Logf("%v, forwarding %v: %v us, bound %v, in %v", kind, forwarding, plan.CCTUS, plan.LowerBoundUS,
 				time.Since(began))
@@ -179,9 +179,9 @@ func TestOnPackets(t *testing.T) {
 			if k.edit != nil {
 				k.edit(site, &k.shape)
 			}
-			p, _, err := site.Pose(k.shape, 1, nil) // however many planes are in service
+			job, err := site.Job(k.shape, 1, nil) // however many planes are in service
 			require.NoError(t, err)
-			if got := site.OnPackets(k.shape, p); got != k.want {
+			if got := site.OnPackets(k.shape, job.Problem); got != k.want {
 				t.Errorf("on packet planes: %v", got)
 			}
 		})

@@ -124,11 +124,7 @@ func (o *Site) agreed(s *Step, plan *plans.Plan, ways [][]*Agreed, i int) (*Agre
 	}
 	own := played.Retimed(plan)
 	own.LowerBoundUS, own.BoundProof, own.Repeats = 0, "", nil // those of free circuits
-	if err := plans.Seal(j.Problem, own); err != nil {
-		return nil, err
-	}
-	id, err := IDOf(own)
-	return &Agreed{id, own, j.Problem, j.StepOf}, err
+	return j.sealed(own)
 }
 
 // sameOrder reports whether plans do the same, at whatever times.

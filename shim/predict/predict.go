@@ -125,18 +125,18 @@ func onCircuits(c *comm.Core, s calls.Shape) (float64, error) {
 	if s.Request.Planes != 0 {
 		use = s.Request.Planes
 	}
-	problem, _, err := circuits.Of(c).Site.Pose(planning.ShapeOf(s), use.Len(), nil)
+	job, err := circuits.Of(c).Site.Job(planning.ShapeOf(s), use.Len(), nil)
 	if err != nil {
 		return 0, err
 	}
-	if circuits.Of(c).Site.OnPackets(planning.ShapeOf(s), problem) {
+	if circuits.Of(c).Site.OnPackets(job.Key.Shape, job.Problem) {
 		return onPackets(c, s)
 	}
-	plan, _, err := circuits.Of(c).Site.Interim(problem)
+	interim, err := circuits.Of(c).Site.Interim(job)
 	if err != nil {
 		return 0, err
 	}
-	return plan.CCTUS, nil
+	return interim.Plan.CCTUS, nil
 }
 
 // onPackets adds up the steps of the schedule.

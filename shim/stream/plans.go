@@ -58,19 +58,18 @@ func (in *Issuer) askPlan(s calls.Shape) (a *planning.Agreed, why string, err er
 	if answer.Arg == 0 {
 		return nil, string(answer.Body), nil
 	}
-	problem, stepOf, err := in.site.Pose(s, in.Lanes, nil)
+	job, err := in.site.Job(s, in.Lanes, nil)
 	if err != nil {
 		return nil, "", err
 	}
 	plan, err := plans.DecodePlan(answer.Body)
 	if err == nil {
-		err = plans.VerifyDigest(problem, plan)
+		a, err = job.Verified(plan)
 	}
 	if err != nil {
 		return nil, "", c.Fail(fmt.Errorf("shim: rank %d: plan from rank 0: %w", c.Rank, err))
 	}
-	id, err := planning.IDOf(plan)
-	return &planning.Agreed{ID: id, Plan: plan, Problem: problem, StepOf: stepOf}, "", err
+	return a, "", nil
 }
 
 // answered receives an answer of the leader.
