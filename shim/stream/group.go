@@ -139,7 +139,7 @@ func (g *group) onHost(c *comm.Core) (bool, error) {
 			at   unsafe.Pointer
 			size int64
 		}{{"sendbuff", call.Send, send}, {"recvbuff", call.Recv, recv}} {
-			place, err := Locate(call, b.name, b.at, b.size)
+			place, err := locate(call, b.name, b.at, b.size)
 			if err != nil || place.Kind >= device.Managed {
 				return false, err
 			}

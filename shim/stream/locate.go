@@ -45,8 +45,18 @@ func hasDeviceMemory(c *calls.Call) (bool, error) {
 	return false, mustBeReadable(c, "recvbuff", c.Recv, recv)
 }
 
-// Locate returns where a buffer is, and refuses invalid memory. For an empty buffer it returns a zero Place.
-func Locate(c *calls.Call, name string, p unsafe.Pointer, size int64) (at device.Place, err error) {
+// LocateBuffers returns where the buffers of a call are, and refuses invalid memory. The Place of an empty buffer is
+// zero.
+func LocateBuffers(c *calls.Call) (send, recv device.Place, err error) {
+	sent, received := c.Extents()
+	if send, err = locate(c, "sendbuff", c.Send, sent); err == nil {
+		recv, err = locate(c, "recvbuff", c.Recv, received)
+	}
+	return send, recv, err
+}
+
+// locate is [LocateBuffers] for one buffer.
+func locate(c *calls.Call, name string, p unsafe.Pointer, size int64) (at device.Place, err error) {
 	if size == 0 {
 		return at, nil
 	}

@@ -98,28 +98,23 @@ func aligned(size int64) int64 { return (size + alignment - 1) &^ (alignment - 1
 
 // findBuffers sets where the launch's input and output are.
 func (p *issuing) findBuffers() error {
-	call := p.Call
+	call, b := p.Call, &p.bounced
+	sendAt, recvAt, err := LocateBuffers(call)
+	if err != nil {
+		return err
+	}
 	send, recv := call.Extents()
-	for _, b := range [...]struct {
-		name   string
-		at     unsafe.Pointer
-		size   int64
-		bounce *bool
-	}{{"sendbuff", call.Send, send, &p.bounced.send}, {"recvbuff", call.Recv, recv, &p.bounced.recv}} {
-		place, err := Locate(call, b.name, b.at, b.size)
-		if err != nil {
-			return err
+	b.send, b.recv = send > 0 && sendAt.Kind == device.Host, recv > 0 && recvAt.Kind == device.Host
+	if (b.send || b.recv) && !p.in.Bounces {
+		name, at := "sendbuff", call.Send
+		if !b.send {
+			name, at = "recvbuff", call.Recv
 		}
-		onHost := b.size > 0 && place.Kind == device.Host
-		if onHost && !p.in.Bounces {
-			return call.Invalid("%s %p is memory that no device reaches: this call takes device memory, managed memory "+
-				"and page-locked memory",
-				b.name, b.at)
-		}
-		*b.bounce = onHost
+		return call.Invalid("%s %p is memory that no device reaches: this call takes device memory, managed memory "+
+			"and page-locked memory", name, at)
 	}
 	p.Bases[schedule.Input], p.Bases[schedule.Output] = call.Send, call.Recv
-	p.bounced.measure(call, send, recv)
+	b.measure(call, send, recv)
 	return nil
 }
 

@@ -137,11 +137,7 @@ func (x *Path) checkCollective(call *calls.Call) error {
 	if _, err := x.in.Of(call); err != nil {
 		return err
 	}
-	send, recv := call.Extents()
-	if _, err := stream.Locate(call, "sendbuff", call.Send, send); err != nil {
-		return err
-	}
-	_, err := stream.Locate(call, "recvbuff", call.Recv, recv)
+	_, _, err := stream.LocateBuffers(call)
 	return err
 }
 
@@ -184,12 +180,11 @@ func (x *Path) launched(flight uint64) {
 // addMessage adds a send or receive to the group.
 func (x *Path) addMessage(call *calls.Call) error {
 	send, recv := call.Extents()
-	m := message{at: call.Recv, bytes: max(send, recv), peer: int(call.Peer)}
-	name := "recvbuff"
-	if m.send = call.Kind == calls.Send; m.send {
-		m.at, name = call.Send, "sendbuff"
+	m := message{at: call.Recv, bytes: max(send, recv), peer: int(call.Peer), send: call.Kind == calls.Send}
+	if m.send {
+		m.at = call.Send
 	}
-	if _, err := stream.Locate(call, name, m.at, m.bytes); err != nil {
+	if _, _, err := stream.LocateBuffers(call); err != nil {
 		return err
 	}
 	if !slices.Contains(x.group.streams, call.Stream) {

@@ -112,17 +112,14 @@ func (x *Path) addOp(call *calls.Call) error {
 	if call.Count == 0 {
 		return nil
 	}
-	op := operation{call: call, send: call.Send, recv: call.Recv, inPlace: call.InPlace()}
-	send, recv := call.Extents()
-	place, err := stream.Locate(call, "sendbuff", call.Send, send)
+	send, recv, err := stream.LocateBuffers(call)
 	if err != nil {
 		return err
 	}
-	op.plain, op.sendID = place.Kind == device.Host, place.ID
-	place, err = stream.Locate(call, "recvbuff", call.Recv, recv)
-	op.bounce, op.recvID = place.Kind == device.Host, place.ID
-	x.launch.ops = append(x.launch.ops, op)
-	return err
+	x.launch.ops = append(x.launch.ops, operation{
+		call: call, plain: send.Kind == device.Host, sendID: send.ID, bounce: recv.Kind == device.Host, recvID: recv.ID,
+	})
+	return nil
 }
 
 // findCapture finds the graph that captures the first stream, which Put has entered. It must be that of the other

@@ -17,7 +17,7 @@ const oneShotBytes = 256 << 10
 func (x *Path) collective(op *operation) error {
 	if x.n == 1 {
 		_, bytes := op.call.Extents()
-		x.lay(op, op.recv, op.send, bytes)
+		x.lay(op, op.call.Recv, op.call.Send, bytes)
 		return x.queue.err
 	}
 	if err := x.consider(op); err != nil {
@@ -95,9 +95,9 @@ func (x *Path) reduction(op *operation, result rankSet) {
 	if x.oneShot(op) {
 		x.rounds(op, &p, func(i int) {
 			if i == 0 {
-				x.bring(op, 0, op.send, op.block())
+				x.bring(op, 0, op.call.Send, op.block())
 			} else if result.has(x.me) {
-				x.sumInto(op, op.recv, x.exchange.scratch(), i-1, 0, 0, c.count)
+				x.sumInto(op, op.call.Recv, x.exchange.scratch(), i-1, 0, 0, c.count)
 			}
 		})
 		return
@@ -115,13 +115,13 @@ func (x *Path) reduction(op *operation, result rankSet) {
 		}
 		if i < k && op.lentSend == nil {
 			off, n := c.at(i)
-			x.bring(op, i, unsafe.Add(op.send, off*size), n*size)
+			x.bring(op, i, unsafe.Add(op.call.Send, off*size), n*size)
 		}
 	})
 }
 
 // stores reports whether this rank's kernels store results of a second stage in its receive buffer.
-func (op *operation) stores() bool { return !op.bounce && lendAligned(op.recv) }
+func (op *operation) stores() bool { return !op.bounce && lendAligned(op.call.Recv) }
 
 // combinePart adds the reduction of this rank's part of a chunk. It goes to this rank's own receive buffer and to the
 // buffers that peers lend. Peers that lend none copy it from the slot.
@@ -134,7 +134,7 @@ func (x *Path) combinePart(op *operation, result rankSet, round int, off, n int6
 	inSlot := unsafe.Add(x.slotAt(x.me, round), from*size)
 	k := x.sum(op, inSlot, round, from*size, (off+from)*size, to-from)
 	if result.has(x.me) && op.stores() {
-		k.Dst, k.Spare = unsafe.Add(op.recv, (off+from)*size), inSlot
+		k.Dst, k.Spare = unsafe.Add(op.call.Recv, (off+from)*size), inSlot
 	}
 	k.TargetOffset = k.Offset
 	result.without(x.me).each(func(r int) {
@@ -154,7 +154,7 @@ func (x *Path) fetchParts(op *operation, round int, off, n int64) {
 			continue
 		}
 		from, to := x.part(n, r)*size, x.part(n, r+1)*size
-		x.move(op, unsafe.Add(op.recv, off*size+from), unsafe.Add(x.slotAt(r, round), from), to-from)
+		x.move(op, unsafe.Add(op.call.Recv, off*size+from), unsafe.Add(x.slotAt(r, round), from), to-from)
 	}
 }
 
@@ -165,7 +165,7 @@ func (x *Path) reduceScatter(op *operation) {
 		if i >= 1 {
 			off, n := c.at(i - 1)
 			inSlot := int64(x.me) * n * size
-			x.sumInto(op, unsafe.Add(op.recv, off*size), unsafe.Add(x.slotAt(x.me, i-1), inSlot), i-1, inSlot,
+			x.sumInto(op, unsafe.Add(op.call.Recv, off*size), unsafe.Add(x.slotAt(x.me, i-1), inSlot), i-1, inSlot,
 				int64(x.me)*op.block()+off*size, n)
 		}
 		if i < k {
@@ -186,9 +186,9 @@ func (x *Path) distribute(op *operation, p rounds) {
 		}
 		if i < k && p.owners.has(x.me) {
 			off, n := c.at(i)
-			if !op.inPlace {
-				x.move(op, unsafe.Add(op.recv, op.own(x.me)+off*size),
-					unsafe.Add(op.send, int64(x.me)*op.block()+off*size), n*size)
+			if !op.call.InPlace() {
+				x.move(op, unsafe.Add(op.call.Recv, op.own(x.me)+off*size),
+					unsafe.Add(op.call.Send, int64(x.me)*op.block()+off*size), n*size)
 			}
 			x.bringPieces(op, x.everyone().without(x.me), i, c)
 		}
@@ -207,9 +207,9 @@ func (x *Path) spread(op *operation, p rounds) {
 		}
 		if i < k && p.owners.has(x.me) {
 			off, n := c.at(i)
-			from := unsafe.Add(op.send, off*size)
-			if p.readers.has(x.me) && !op.inPlace {
-				x.move(op, unsafe.Add(op.recv, op.own(x.me)+off*size), from, n*size)
+			from := unsafe.Add(op.call.Send, off*size)
+			if p.readers.has(x.me) && !op.call.InPlace() {
+				x.move(op, unsafe.Add(op.call.Recv, op.own(x.me)+off*size), from, n*size)
 			}
 			if op.lentSend == nil && p.gives(i, x.me) != 0 {
 				x.bring(op, i, from, n*size)
@@ -249,7 +249,7 @@ func (x *Path) bringPieces(op *operation, to rankSet, round int, c chunks) {
 		}
 		if to.has(r) {
 			x.lay(op, unsafe.Add(x.slotAt(x.me, round), int64(r)*n*size),
-				unsafe.Add(op.send, int64(r)*op.block()+off*size), pieces*n*size)
+				unsafe.Add(op.call.Send, int64(r)*op.block()+off*size), pieces*n*size)
 		}
 		r += int(pieces)
 	}
@@ -294,7 +294,7 @@ func (x *Path) fetch(op *operation, owners rankSet, round int, inSlot, inSend, o
 		if !owners.has(r) {
 			continue
 		}
-		c := device.Copy{Dst: unsafe.Add(op.recv, op.own(r)+off), Src: unsafe.Add(x.slotAt(r, round), inSlot)}
+		c := device.Copy{Dst: unsafe.Add(op.call.Recv, op.own(r)+off), Src: unsafe.Add(x.slotAt(r, round), inSlot)}
 		if op.look.has(r) {
 			c.Found, c.Offset = x.exchange.said(r, x.me, wordSend), inSend
 		}
@@ -353,7 +353,7 @@ func (x *Path) sum(op *operation, dst unsafe.Pointer, round int, inSlot, inSend,
 		}
 	}
 	if op.lentSend != nil {
-		k.Sources[x.me] = unsafe.Add(op.send, inSend)
+		k.Sources[x.me] = unsafe.Add(op.call.Send, inSend)
 	}
 	return k
 }

@@ -76,11 +76,11 @@ func (x *Path) consider(op *operation) error {
 	opened := func(r *region) bool { return x.openedBefore(r, op.number) }
 	send, recv := call.Extents()
 	// A contribution that is multiplied differs from its buffer.
-	if send > 0 && !op.scaled() && lendAligned(op.send) && (!op.inPlace || call.Kind != calls.AllToAll) {
-		op.lentSend = x.lendable(op.send, send, op.sendID, opened)
+	if send > 0 && !op.scaled() && lendAligned(op.call.Send) && (!op.call.InPlace() || call.Kind != calls.AllToAll) {
+		op.lentSend = x.lendable(op.call.Send, send, op.sendID, opened)
 	}
-	if recv > 0 && x.pushes(op) && lendAligned(op.recv) {
-		op.lentRecv = x.lendable(op.recv, recv, op.recvID, opened)
+	if recv > 0 && x.pushes(op) && lendAligned(op.call.Recv) {
+		op.lentRecv = x.lendable(op.call.Recv, recv, op.recvID, opened)
 	}
 	for _, r := range []*region{op.lentSend, op.lentRecv} {
 		if r == nil {
@@ -112,10 +112,10 @@ func (x *Path) speak(op *operation) {
 	x.awaitPeers()
 	x.everyone().without(x.me).each(func(r int) {
 		if op.lentSend != nil {
-			x.tell(r, wordSend, x.theirs(op.lentSend, op.send, r)|op.tag())
+			x.tell(r, wordSend, x.theirs(op.lentSend, op.call.Send, r)|op.tag())
 		}
 		if op.lentRecv != nil {
-			x.tell(r, wordRecv, x.theirs(op.lentRecv, op.recv, r)|op.tag())
+			x.tell(r, wordRecv, x.theirs(op.lentRecv, op.call.Recv, r)|op.tag())
 		}
 	})
 }

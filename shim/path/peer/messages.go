@@ -41,16 +41,15 @@ type lane struct {
 
 // addMessage adds a send or receive to the launch.
 func (x *Path) addMessage(call *calls.Call) error {
-	m := message{call: call, at: call.Recv, peer: int(call.Peer), next: -1}
-	name := "recvbuff"
-	if m.send = call.Kind == calls.Send; m.send {
-		m.at, name = call.Send, "sendbuff"
-	}
-	send, recv := call.Extents()
-	m.bytes = max(send, recv)
-	place, err := stream.Locate(call, name, m.at, m.bytes)
+	from, place, err := stream.LocateBuffers(call)
 	if err != nil {
 		return err
+	}
+	send, recv := call.Extents()
+	m := message{call: call, at: call.Recv, bytes: max(send, recv), peer: int(call.Peer), next: -1,
+		send: call.Kind == calls.Send}
+	if m.send {
+		m.at, place = call.Send, from
 	}
 	m.bounce, m.id = place.Kind == device.Host, place.ID
 	if len(x.launch.msgs) == 0 {

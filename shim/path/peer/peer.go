@@ -63,14 +63,12 @@ type launch struct {
 
 // operation is a collective of a launch.
 type operation struct {
-	call       *calls.Call
-	send, recv unsafe.Pointer
-	sendID     uint64 // of the allocations
-	recvID     uint64
-	inPlace    bool
-	bounce     bool   // kernels cannot write recv
-	plain      bool   // send is ordinary host memory
-	number     uint64 // of the call
+	call   *calls.Call
+	sendID uint64 // of the allocations
+	recvID uint64
+	bounce bool   // kernels cannot write the receive buffer
+	plain  bool   // the send buffer is ordinary host memory
+	number uint64 // of the call
 
 	look               rankSet // peers that may lend buffers in this call
 	lentSend, lentRecv *region // regions that this rank lends, nil if none

@@ -122,8 +122,11 @@ func (w *modelWorld) launch(programs [][]modelOp, capture uint64, kind calls.Kin
 	}
 	for r, x := range w.ranks {
 		recv := make([]uint32, blocks(k.Recv))
-		call := &calls.Call{Kind: kind, Type: datatype.Uint32, Count: uint64(count), Peer: int32(root)}
-		op := &operation{call: call, send: unsafe.Pointer(&send[r][0]), recv: unsafe.Pointer(&recv[0])}
+		call := &calls.Call{
+			Kind: kind, Type: datatype.Uint32, Count: uint64(count), Peer: int32(root),
+			Send: unsafe.Pointer(&send[r][0]), Recv: unsafe.Pointer(&recv[0]),
+		}
+		op := &operation{call: call}
 		w.keep = append(w.keep, send[r], recv, call)
 		w.driver.program = &programs[r]
 		x.launch.capture.ID = capture

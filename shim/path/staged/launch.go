@@ -219,16 +219,7 @@ func stagedOf(c *calls.Call) (where steps.Staged, err error) {
 	if c.Count == 0 {
 		return where, nil
 	}
-	send, recv := c.Extents()
-	if where.Send, err = needsStage(c, "sendbuff", c.Send, send); err == nil {
-		where.Recv, err = needsStage(c, "recvbuff", c.Recv, recv)
-	}
-	return where, err
-}
-
-// needsStage reports whether a buffer needs staging because the CPU cannot use it in place. The CPU could use managed
-// memory, but not while the device does.
-func needsStage(c *calls.Call, name string, p unsafe.Pointer, size int64) (bool, error) {
-	at, err := stream.Locate(c, name, p, size)
-	return at.Kind >= device.Managed, err
+	send, recv, err := stream.LocateBuffers(c)
+	// The CPU could use managed memory in place, but not while the device does.
+	return steps.Staged{Send: send.Kind >= device.Managed, Recv: recv.Kind >= device.Managed}, err
 }
