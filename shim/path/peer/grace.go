@@ -165,5 +165,5 @@ func (x *Path) outside(r int) bool {
 	theirs := x.page.rank(r)
 	return atomic.LoadUint32(&theirs.settling) != 0 || atomic.LoadUint32(&theirs.waited) == 0 ||
 		atomic.LoadUint32(&theirs.current) != x.grace.launch[r] ||
-		theirs.process != x.page.rank(x.me).process && status.ProcessAnswer(x.c.Table[r].PID) == status.Gone
+		x.far(r) && status.ProcessAnswer(x.c.Table[r].PID) == status.Gone
 }

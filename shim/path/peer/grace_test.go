@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"lightpath/shim/bootstrap"
+	"lightpath/shim/comm"
 )
 
 // gated is a rank whose stream passes its gates word by word, again and again. The stream of another rank enters and
@@ -16,8 +19,8 @@ type gated struct {
 func newGated() *gated {
 	page := &tokenPage{n: 2, mem: make([]byte, pageSize(2)), at: 1 << 40}
 	page.begin()
-	page.rank(0).process, page.rank(1).process = 7, 7
-	g := &gated{x: &Path{n: 2, me: 0, page: page}, other: &Path{n: 2, me: 1, page: page}}
+	c := &comm.Core{Identity: comm.Identity{Table: make([]bootstrap.Hello, 2)}}
+	g := &gated{x: &Path{c: c, n: 2, me: 0, page: page}, other: &Path{c: c, n: 2, me: 1, page: page}}
 	g.x.queue.page = page
 	g.x.passGates()
 	return g

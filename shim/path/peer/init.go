@@ -210,7 +210,7 @@ func (x *Path) offer(w sharedWhere) error {
 		return err
 	}
 	own, room := x.page.rank(x.me), x.exchange.of[x.me]
-	own.bytes, own.process, own.pointer = x.exchange.allocated, x.c.Table[x.me].Process, uint64(uintptr(room))
+	own.bytes, own.pointer = x.exchange.allocated, uint64(uintptr(room))
 	if own.handle, err = x.driver.Export(room); err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (x *Path) reachAll() error {
 
 func (x *Path) reach(r int) (err error) {
 	theirs := x.page.rank(r)
-	if theirs.process == x.c.Table[x.me].Process {
+	if !x.far(r) {
 		x.exchange.of[r] = *(*unsafe.Pointer)(unsafe.Pointer(&theirs.pointer))
 		return x.driver.Reach(x.exchange.of[r])
 	}

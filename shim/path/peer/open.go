@@ -116,7 +116,7 @@ func (x *Path) eachOpen(f func(owner, index int, own *openRegion, rec *regionRec
 }
 
 // far reports whether a rank is in another process.
-func (x *Path) far(rank int) bool { return x.page.rank(rank).process != x.c.Table[x.me].Process }
+func (x *Path) far(rank int) bool { return x.c.Table[rank].Process != x.c.Table[x.me].Process }
 
 // may reports whether the watcher may open or close a region now. Mappings of other processes' memory may make the
 // driver wait for the device, while it keeps others from enqueuing. So they need a moment without launches.

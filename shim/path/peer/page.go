@@ -57,8 +57,7 @@ type directRank struct {
 	passed [1 + stream.MaxSides]uint32 // by line: the last mark that the stream has passed
 
 	bytes   int64  // of the exchange memory
-	process uint64 // identifies the process in which pointer is valid
-	pointer uint64
+	pointer uint64 // to that memory, in the process of the rank
 	handle  device.Handle
 	server  [pieces.NameBytes]byte // name of the socket that answers for mapped regions, set before the first is published
 	calls   [callsKept]callRecord
