@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 extern void lpCudaReady(uintptr_t job);
-extern void lpCudaForget(uintptr_t job);
 
 CUresult lpc_error(const struct lpc_library *c, CUresult rc, const char **name, const char **text) {
   CUresult found = c->GetErrorName(rc, name);
@@ -217,7 +216,6 @@ CUresult lpc_capturing(const struct lpc_library *c, uintptr_t stream, int *statu
 }
 
 static void ready(void *job) { lpCudaReady((uintptr_t)job); }
-static void forget(void *job) { lpCudaForget((uintptr_t)job); }
 
 CUresult lpc_signal(const struct lpc_library *c, uintptr_t stream, uintptr_t job) {
   return c->LaunchHostFunc((CUstream)stream, ready, (void *)job);
@@ -225,6 +223,6 @@ CUresult lpc_signal(const struct lpc_library *c, uintptr_t stream, uintptr_t job
 
 CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job) {
   CUuserObject object;
-  CUresult rc = c->UserObjectCreate(&object, (void *)job, forget, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  CUresult rc = c->UserObjectCreate(&object, (void *)job, ready, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
   return rc != CUDA_SUCCESS ? rc : c->GraphRetainUserObject((CUgraph)graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
 }

@@ -67,7 +67,7 @@ CUresult lpc_reduce(const struct lpc_library *c, int type, int op, struct lp_red
 
 /* Makes the driver call lpCudaReady(job) when all earlier work of the stream is done. */
 CUresult lpc_signal(const struct lpc_library *c, uintptr_t stream, uintptr_t job);
-/* Makes the driver call lpCudaForget(job) when the graph and all its executables are gone. */
+/* Makes the driver call lpCudaReady(job) when the graph and all its executables are gone. */
 CUresult lpc_retain(const struct lpc_library *c, uintptr_t graph, uintptr_t job);
 
 /* ---- peers.c: for ranks that reach each other's devices ---- */

@@ -41,9 +41,6 @@ func Tell(h device.Handler) { handler.Store(&h) }
 //export lpCudaReady
 func lpCudaReady(job C.uintptr_t) { (*handler.Load()).Ready(uintptr(job)) }
 
-//export lpCudaForget
-func lpCudaForget(job C.uintptr_t) { (*handler.Load()).Forget(uintptr(job)) }
-
 // library returns the driver, or an error that says why there is none.
 func library() (*C.struct_lpc_library, error) {
 	var why *C.char

@@ -78,7 +78,7 @@ type Driver interface {
 
 	// Capturing returns the graph that a stream is captured into.
 	Capturing(s Stream) (Capture, error)
-	// Retain makes the driver call the handler's Forget with job when a graph and all its copies have been destroyed.
+	// Retain makes the driver call the handler's Ready with job when a graph and all its copies have been destroyed.
 	Retain(c Capture, job uintptr) error
 
 	// CopyOut enqueues a copy from device memory to page-locked memory. CopyIn enqueues the opposite copy.
@@ -113,7 +113,6 @@ type Driver interface {
 // must not block, and must not call the driver.
 type Handler interface {
 	Ready(job uintptr)
-	Forget(job uintptr)
 }
 
 // active is the driver of the program's devices, generation the number of drivers and of [Forget] so far.

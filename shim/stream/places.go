@@ -93,9 +93,6 @@ func (t *places) Ready(token uintptr) {
 	}
 }
 
-// Forget implements [device.Handler]: a graph has been destroyed.
-func (t *places) Forget(token uintptr) { t.Ready(token) }
-
 // graphResource is a resource that a graph owns.
 type graphResource struct {
 	token   Token

@@ -118,7 +118,7 @@ func (d *Driver) Replay(g *Graph, s device.Stream) {
 // Discard destroys a graph. No stream may still run it.
 func (d *Driver) Discard(g *Graph) {
 	for _, job := range g.jobs {
-		d.handler.Forget(job)
+		d.handler.Ready(job)
 	}
 }
 
