@@ -81,9 +81,6 @@ func New(id Identity) *Core {
 	return c
 }
 
-// Blocking reports whether calls return when they are complete.
-func (c *Core) Blocking() bool { return !c.NonBlocking }
-
 // Join starts the control network of a communicator whose ranks have met. From now on a failure on one rank fails all,
 // also one from before.
 func (c *Core) Join(star *control.Star) {

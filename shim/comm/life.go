@@ -118,9 +118,6 @@ func (c *Core) SetAlive() { c.life.state.CompareAndSwap(int32(Making), int32(Ali
 // Context ends when the making of the communicator fails.
 func (c *Core) Context() context.Context { return c.life.ctx }
 
-// Cancel ends [Core.Context] of a communicator that is not made.
-func (c *Core) Cancel() { c.life.cancel() }
-
 // Released is closed when the communicator has freed everything.
 func (c *Core) Released() <-chan struct{} { return c.life.released }
 

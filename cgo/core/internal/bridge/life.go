@@ -194,7 +194,7 @@ func Ask(h uint64, q Question) (int32, error) {
 		return 0, err
 	}
 	if q == Blocking {
-		if c.Blocking() {
+		if !c.NonBlocking {
 			return 1, nil
 		}
 		return 0, nil
