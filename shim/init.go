@@ -176,7 +176,7 @@ func addHooks(c *comm.Core) {
 	session.Setup(c)
 	host.Setup(c)
 	c.AddHooks(comm.Hooks{
-		Quiet:  func() { circuits.Of(c).Quiesce(comm.Linger) },
+		Quiet:  func() { circuits.Of(c).Quiesce() },
 		Detach: func() { departCircuits(c) },
 		Close:  func() { circuits.Of(c).Close() },
 	})

@@ -92,7 +92,7 @@ func TestPlaneBreaks(t *testing.T) {
 	w.RunAll(t, rng, 1000)
 	other.RunAll(t, rng, 1000)
 	for _, c := range append(w.Comms, other.Comms...) {
-		circuits.Of(c).Quiesce(10 * time.Second) // a failure between two operations, at which no rank waits
+		circuits.Of(c).Quiesce() // a failure between two operations, at which no rank waits
 	}
 	s.Device.Break(1, errors.New("mirror 7 is stuck"))
 	for r, err := range w.Each(func(c *shim.Comm) error {
@@ -160,7 +160,7 @@ func TestTakeoverBetweenOperations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	w.RunAll(t, rng, 100)
 	for _, c := range w.Comms {
-		circuits.Of(c).Quiesce(10 * time.Second)
+		circuits.Of(c).Quiesce()
 	}
 	s.Controllers[0].Stop()
 	s.Controllers[1].TakeOver()

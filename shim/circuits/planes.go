@@ -168,13 +168,13 @@ func (p *Planes) SkipDrain(plane int, epoch uint32) bool {
 	return f.SkipDrain && plane == f.Plane && epoch == f.Epoch
 }
 
-// Quiesce waits, at most for limit, until this rank's data has left the wire and its requested switches are done.
-// Until then the other ranks need this rank's ports.
-func (p *Planes) Quiesce(limit time.Duration) {
+// Quiesce waits, at most for [comm.Linger], until this rank's data has left the wire and its requested switches are
+// done. Until then the other ranks need this rank's ports.
+func (p *Planes) Quiesce() {
 	if p == nil {
 		return
 	}
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(comm.Linger); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		pending := false
 		for j := range p.Machine.standing {
 			if p.c.Failed() {
