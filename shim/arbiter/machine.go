@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 	"lightpath/shim/arbiter/sequence"
 	"lightpath/shim/calls"
@@ -363,7 +364,7 @@ func (m *Machine) decideScripted() error {
 	}
 	if m.held != all {
 		return fmt.Errorf("shim: %v is on streams with a plan for %d planes, of which %d are in service: %w",
-			&s, all.Len(), m.held.Len(), errPlaneDown)
+			&s, all.Len(), m.held.Len(), ocsctl.ErrPlaneDown)
 	}
 	return m.issue(p, m.held, 0)
 }
@@ -411,7 +412,7 @@ func (m *Machine) noteStanding(e *Event) error {
 		}
 		if n.Epoch != at.Epoch || n.Hash != at.Hash {
 			return fmt.Errorf("shim: operation %#x: rank %d leaves plane %d at epoch %d, others at %d, or with another map: %w",
-				e.Seq, e.Rank, j, at.Epoch, n.Epoch, errUnknownMap)
+				e.Seq, e.Rank, j, at.Epoch, n.Epoch, ocsctl.ErrUnknownMap)
 		}
 		if at.Maps != nil {
 			n.Maps = at.Maps

@@ -11,11 +11,6 @@ import (
 	"lightpath/shim/ticket"
 )
 
-var (
-	errPlaneDown  = ocsctl.ErrPlaneDown
-	errUnknownMap = ocsctl.ErrUnknownMap
-)
-
 // obtainPlanes makes the communicator hold the planes in service: the planes that it still holds, otherwise all
 // available planes. Between operations a failed plane loses no data, so obtainPlanes leaves it out. Holding no plane is
 // no error either.
@@ -189,7 +184,7 @@ func (m *Machine) onGranted(e *Event) error {
 	switch {
 	case late && e.Err != nil: // the next operation asks again
 		return nil
-	case errors.Is(e.Err, errPlaneDown):
+	case errors.Is(e.Err, ocsctl.ErrPlaneDown):
 		m.notice(0, e.Err)
 		return m.decide()
 	case e.Err != nil:
@@ -228,7 +223,9 @@ func (m *Machine) onReached(e *Event) error {
 // outOfService reports whether an error only says that a plane is out of service: no bytes were lost, and no rank made
 // a mistake.
 func outOfService(err error) bool {
-	for _, is := range []error{errPlaneDown, ocsctl.ErrReconfFailed, errUnknownMap, ocsctl.ErrPortLost, ocsctl.ErrPinned} {
+	for _, is := range []error{
+		ocsctl.ErrPlaneDown, ocsctl.ErrReconfFailed, ocsctl.ErrUnknownMap, ocsctl.ErrPortLost, ocsctl.ErrPinned,
+	} {
 		if errors.Is(err, is) {
 			return !errors.Is(err, ocsctl.ErrFramesLost) && !errors.Is(err, ocsctl.ErrControlLost)
 		}

@@ -119,22 +119,18 @@ func (m *Machine) completeRound() error {
 
 // decideRound answers a round after its planes have been obtained.
 func (m *Machine) decideRound() error {
-	if m.held == 0 {
-		m.closeRound()
-		m.finish()
-		m.linger()
-		return nil
-	}
-	plan, err := m.book.Demand(m.work.demand, ticket.MapsOf(m.standing, m.held))
-	if err != nil {
-		return fmt.Errorf("shim: round %#x: %w", m.work.seq, err)
-	}
 	var holds []byte
-	if plan != nil {
-		holds = ticket.EncodeHolds(m.cfg.Ranks, plan)
+	if m.held != 0 {
+		plan, err := m.book.Demand(m.work.demand, ticket.MapsOf(m.standing, m.held))
+		if err != nil {
+			return fmt.Errorf("shim: round %#x: %w", m.work.seq, err)
+		}
+		if plan != nil {
+			holds = ticket.EncodeHolds(m.cfg.Ranks, plan)
+		}
 	}
-	// A pair has no circuit, or the plan is too large for a message.
-	if plan == nil || len(holds) > int(control.MaxBody(control.MsgTicket))/2 {
+	// No plane is held, a pair has no circuit, or the plan is too large for a message.
+	if holds == nil || len(holds) > int(control.MaxBody(control.MsgTicket))/2 {
 		m.closeRound()
 		m.finish()
 		m.linger()
