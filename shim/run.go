@@ -63,14 +63,14 @@ func runHere(group []calls.Call) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case !onDevice:
-		stream.AwaitLaunches(group)
-		return host.Run(group)
-	case routeHere(calls.FactsOf(group[0].Comm), true) == Foreign:
+	switch routeHere(calls.FactsOf(group[0].Comm), onDevice) {
+	case Foreign:
 		return foreign.Run(group)
+	case Staged:
+		return staged.Run(group)
 	}
-	return staged.Run(group)
+	stream.AwaitLaunches(group)
+	return host.Run(group)
 }
 
 // turns holds the calls of a group in the order in which they run; pooled.
