@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"lightpath/internal/brief"
-	"lightpath/shim/result"
 	"lightpath/shim/status"
 )
 
@@ -55,7 +54,7 @@ func faults(errs []rankError) []*fault {
 	var all []*fault
 	same := map[string]*fault{}
 	for _, e := range errs {
-		text := strings.TrimSuffix(e.text, result.ReportedByPeer)
+		text := strings.TrimSuffix(e.text, status.ReportedByPeer)
 		key := anywhere(e.rank, text)
 		f := same[key]
 		switch {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lightpath/shim/result"
+	"lightpath/shim/status"
 )
 
 // TestSummary: the first line names the rank at fault, whichever rank has reported first, and equal errors of many
@@ -23,7 +23,7 @@ func TestSummary(t *testing.T) {
 		{
 			[]rankError{
 				{6, said, met("6")}, {0, said, met("0")}, {7, died, "signal: killed"},
-				{1, said, met("0") + result.ReportedByPeer}, {2, stopped, "did not end; stopped"},
+				{1, said, met("0") + status.ReportedByPeer}, {2, stopped, "did not end; stopped"},
 			},
 			"rank 7: signal: killed\n" +
 				"  ranks 0-1, 6: allreduce: exec: plane 0 epoch 168 operation 9: " + lost + "\n" +
@@ -33,7 +33,7 @@ func TestSummary(t *testing.T) {
 			[]rankError{{3, said, "init: rank 3: no RDMA"}, {13, said, "init: rank 13: no RDMA"}}, "ranks 3, 13: init: no RDMA",
 		},
 		{ // one rank met it, the others repeat it: its place stays
-			[]rankError{{3, said, met("3")}, {0, said, met("3") + result.ReportedByPeer}}, "ranks 0, 3: " + met("3"),
+			[]rankError{{3, said, met("3")}, {0, said, met("3") + status.ReportedByPeer}}, "ranks 0, 3: " + met("3"),
 		},
 		{
 			[]rankError{{0, died, "exit status 2: panic: index\ngoroutine 1"}},

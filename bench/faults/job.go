@@ -15,7 +15,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/schedule"
 	"lightpath/internal/monotonic"
-	"lightpath/shim/result"
+	"lightpath/shim/status"
 )
 
 // job is the ranks of a scenario with their reports and errors so far. Each operation is a run of its own, so that
@@ -223,7 +223,7 @@ func (j *job) text(but ...int) string {
 			first = f
 		}
 	}
-	return strings.TrimSpace(strings.TrimSuffix(first.text, result.ReportedByPeer))
+	return strings.TrimSpace(strings.TrimSuffix(first.text, status.ReportedByPeer))
 }
 
 // says reports whether a failure's text contains one of words, "a|b".

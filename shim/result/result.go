@@ -20,6 +20,7 @@ import (
 	"lightpath/shim/control"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
+	"lightpath/shim/status"
 )
 
 // Result is the return value of a call in the NCCL ABI. Its values are those of ncclResult_t.
@@ -114,9 +115,6 @@ type peerError struct {
 	is   error
 }
 
-// ReportedByPeer ends the text of an error that happened on another rank.
-const ReportedByPeer = " (reported by another rank)"
-
 func (e *peerError) Error() string { return e.text }
 func (e *peerError) Unwrap() error { return e.is }
 
@@ -137,5 +135,5 @@ func Decode(m *control.Message) error {
 	if m.Arg >= 1 && m.Arg <= uint64(len(table)) {
 		is = table[m.Arg-1].is
 	}
-	return &peerError{text: string(m.Body) + ReportedByPeer, is: is}
+	return &peerError{text: string(m.Body) + status.ReportedByPeer, is: is}
 }

@@ -59,7 +59,7 @@ func (c *Comm) failure() string {
 		if r.State != Failed {
 			continue
 		}
-		told := strings.HasSuffix(r.Error, reportedByAnother)
+		told := strings.HasSuffix(r.Error, ReportedByPeer)
 		if best == "" || !told {
 			best = fmt.Sprintf("failed: rank %d: %s", r.Rank, r.Error)
 		}
@@ -70,8 +70,8 @@ func (c *Comm) failure() string {
 	return best
 }
 
-// reportedByAnother ends the text of an error that happened on another rank.
-const reportedByAnother = " (reported by another rank)"
+// ReportedByPeer ends the text of an error that happened on another rank.
+const ReportedByPeer = " (reported by another rank)"
 
 func (c *Comm) making() string {
 	if c.Size == 0 {
