@@ -77,8 +77,14 @@ func wordsOf(lanes int) (memory.Pinned, error) {
 // take returns a crossing for a script that is about to be put on streams. The caller holds Device.Mu.
 func (in *Issuer) take(l *Launch) (x *crossing, err error) {
 	cs := &in.cross
-	captured := l.Capture.ID != 0
+	words, captured := cs.words, l.Capture.ID != 0
+	if captured || words.At == nil {
+		if words, err = wordsOf(in.Lanes); err != nil {
+			return nil, err
+		}
+	}
 	if !captured {
+		cs.words = words
 		x = cs.reuse()
 	}
 	if x == nil {
@@ -89,24 +95,18 @@ func (in *Issuer) take(l *Launch) (x *crossing, err error) {
 		}
 		x.token = AddPlace(x)
 	}
-	x.of, x.call = l.Of, *l.Call
+	x.of, x.call, x.words = l.Of, *l.Call, words.At
 	if captured {
-		r, err := wordsOf(in.Lanes)
-		if err != nil {
-			return nil, err
-		}
-		x.words = r.At
-		return x, OnGraphGone(l.Capture, func() {
+		drop := func() {
 			DropPlace(x.token)
-			memory.Unpin(r)
-		})
-	}
-	if cs.words.At == nil {
-		if cs.words, err = wordsOf(in.Lanes); err != nil {
+			memory.Unpin(words)
+		}
+		if err = OnGraphGone(l.Capture, drop); err != nil {
+			drop()
 			return nil, err
 		}
+		return x, nil
 	}
-	x.words = cs.words.At
 	for j := range x.base {
 		x.base[j] = cs.seq[j]
 		cs.seq[j] += uint32(len(l.Of.Script.Stages[j]))

@@ -93,16 +93,18 @@ func (x *Path) take(lane int) (*exchange, error) {
 	}
 	ex := &exchange{x: x, lane: lane, kept: captured, word: word}
 	ex.group.Owner = ex
-	if captured {
-		if err := stream.OnGraphGone(x.launch.capture, func() { x.drop(ex) }); err != nil {
-			return nil, err
-		}
-	}
 	atomic.StoreUint32(ex.word, 0)
 	ex.token = stream.AddPlace(ex)
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.known.all = append(w.known.all, ex)
+	w.mu.Unlock()
+	if captured {
+		drop := func() { x.drop(ex) }
+		if err := stream.OnGraphGone(x.launch.capture, drop); err != nil {
+			drop()
+			return nil, err
+		}
+	}
 	return ex, nil
 }
 
