@@ -64,10 +64,7 @@ type group struct {
 
 // message is a send or receive of a group.
 type message struct {
-	at     unsafe.Pointer
-	bytes  int64
-	peer   int
-	send   bool
+	stream.Transfer
 	number uint64 // among the messages from this sender to this receiver
 }
 
@@ -180,9 +177,9 @@ func (x *Path) launched(flight uint64) {
 // addMessage adds a send or receive to the group.
 func (x *Path) addMessage(call *calls.Call) error {
 	send, recv := call.Extents()
-	m := message{at: call.Recv, bytes: max(send, recv), peer: int(call.Peer), send: call.Kind == calls.Send}
-	if m.send {
-		m.at = call.Send
+	t := stream.Transfer{At: call.Recv, Bytes: max(send, recv), Peer: call.Peer, Send: call.Kind == calls.Send}
+	if t.Send {
+		t.At = call.Send
 	}
 	if _, _, err := stream.LocateBuffers(call); err != nil {
 		return err
@@ -190,7 +187,7 @@ func (x *Path) addMessage(call *calls.Call) error {
 	if !slices.Contains(x.group.streams, call.Stream) {
 		x.group.streams = append(x.group.streams, call.Stream)
 	}
-	x.group.msgs = append(x.group.msgs, m)
+	x.group.msgs = append(x.group.msgs, message{Transfer: t})
 	return nil
 }
 
@@ -234,14 +231,14 @@ func (x *Path) messages() error {
 func (x *Path) countMessages() (n recorder.MessageCount) {
 	for i := range x.group.msgs {
 		m := &x.group.msgs[i]
-		n.Bytes += m.bytes
+		n.Bytes += m.Bytes
 		count, of := &n.Recvs, x.group.wanted
-		if m.send {
+		if m.Send {
 			count, of = &n.Sends, x.group.sent
 		}
 		*count++
-		m.number = of[m.peer]
-		of[m.peer]++
+		m.number = of[m.Peer]
+		of[m.Peer]++
 	}
 	return n
 }
@@ -298,15 +295,14 @@ const leastPart = 64 << 10
 // partOf returns the part of a message that goes over a lane. If none does, its peer is -1. Large messages are divided
 // evenly. Small messages take the lanes in turn. Both ends compute the same lanes.
 func (x *Path) partOf(m *message, lane int) stream.Transfer {
-	t := stream.Transfer{At: m.at, Bytes: m.bytes, Peer: int32(m.peer), Send: m.send}
-	lanes := int64(x.in.Lanes)
+	t, lanes := m.Transfer, int64(x.in.Lanes)
 	switch {
-	case m.peer == x.c.Rank:
+	case int(m.Peer) == x.c.Rank:
 		t.Peer = -1
-	case m.bytes >= lanes*leastPart:
-		part := ((m.bytes+lanes-1)/lanes + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1)
-		from := min(part*int64(lane), m.bytes)
-		t.At, t.Bytes = unsafe.Add(m.at, from), min(part, m.bytes-from)
+	case m.Bytes >= lanes*leastPart:
+		part := ((m.Bytes+lanes-1)/lanes + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1)
+		from := min(part*int64(lane), m.Bytes)
+		t.At, t.Bytes = unsafe.Add(m.At, from), min(part, m.Bytes-from)
 	case m.number%uint64(lanes) != uint64(lane):
 		t.Peer = -1
 	}
@@ -317,7 +313,7 @@ func (x *Path) partOf(m *message, lane int) stream.Transfer {
 // nil if there is none.
 func (x *Path) nextOwn(at *int, send bool) *message {
 	for ; *at < len(x.group.msgs); *at++ {
-		if m := &x.group.msgs[*at]; m.send == send && m.peer == x.c.Rank {
+		if m := &x.group.msgs[*at]; m.Send == send && int(m.Peer) == x.c.Rank {
 			*at++
 			return m
 		}
@@ -332,7 +328,7 @@ func (x *Path) matchOwn() error {
 		switch {
 		case from == nil && to == nil:
 			return nil
-		case from == nil || to == nil || from.bytes != to.bytes:
+		case from == nil || to == nil || from.Bytes != to.Bytes:
 			call := calls.Call{Comm: x.c, Kind: calls.Send, Peer: int32(x.c.Rank)}
 			return call.Misuse(errors.New("a rank that sends to itself must receive as much in the same group"))
 		}
@@ -346,8 +342,8 @@ func (x *Path) copyOwn(s device.Stream) error {
 		if from == nil {
 			return nil
 		}
-		if from.bytes > 0 && from.at != to.at {
-			if err := device.Active().Copy(to.at, from.at, int(from.bytes), s); err != nil {
+		if from.Bytes > 0 && from.At != to.At {
+			if err := device.Active().Copy(to.At, from.At, int(from.Bytes), s); err != nil {
 				return err
 			}
 		}

@@ -17,17 +17,17 @@ func TestPartsCoverMessage(t *testing.T) {
 		x := &Path{c: &comm.Core{}, in: &stream.Issuer{Options: stream.Options{Lanes: int(lanes)}}}
 		for _, parts := range []int64{leastPart, 1 << 31} {
 			for more := range lanes * calls.PieceAlign {
-				m := message{at: memory, bytes: lanes*parts + more, peer: 1}
+				m := message{Transfer: stream.Transfer{At: memory, Bytes: lanes*parts + more, Peer: 1}}
 				next := int64(0)
 				for j := range int(lanes) {
 					p := x.partOf(&m, j)
-					if p.Bytes > 0 && uintptr(p.At)-uintptr(m.at) != uintptr(next) || p.Bytes < 0 {
-						t.Fatalf("%d bytes on %d lanes: lane %d has %d bytes, want byte %d at first", m.bytes, lanes, j, p.Bytes, next)
+					if p.Bytes > 0 && uintptr(p.At)-uintptr(m.At) != uintptr(next) || p.Bytes < 0 {
+						t.Fatalf("%d bytes on %d lanes: lane %d has %d bytes, want byte %d at first", m.Bytes, lanes, j, p.Bytes, next)
 					}
 					next += p.Bytes
 				}
-				if next != m.bytes {
-					t.Fatalf("%d lanes move %d of %d bytes", lanes, next, m.bytes)
+				if next != m.Bytes {
+					t.Fatalf("%d lanes move %d of %d bytes", lanes, next, m.Bytes)
 				}
 			}
 		}
