@@ -153,31 +153,24 @@ func (x *Path) ready() error {
 	return x.reachAll()
 }
 
-// sharedWhere is a [memfile.Place] as the leader sends it.
-type sharedWhere struct {
-	PID, FD  int32
-	Dev, Ino uint64
-}
-
 // leaderPage makes the page if this rank is the leader.
-func (x *Path) leaderPage() (w sharedWhere, err error) {
+func (x *Path) leaderPage() (memfile.Place, error) {
 	if x.n == 1 || x.me != 0 {
-		return w, nil
+		return memfile.Place{}, nil
 	}
 	shared, err := memory.NewPage("nccl-exchange", pageSize(x.n))
 	if err != nil {
-		return sharedWhere{FD: -1}, err
+		return memfile.Place{FD: -1}, err
 	}
 	x.usePage(&tokenPage{n: x.n, mem: shared.Mem, shared: shared})
 	x.page.begin()
-	at := memfile.Find(shared.FD, 0)
-	return sharedWhere{at.PID, at.FD, at.Dev, at.Ino}, nil
+	return memfile.Find(shared.FD, 0), nil
 }
 
 func (x *Path) usePage(p *tokenPage) { x.page, x.queue.page = p, p }
 
 // offer maps the page, and publishes in it how peers reach the exchange memory of this rank.
-func (x *Path) offer(w sharedWhere) error {
+func (x *Path) offer(w memfile.Place) error {
 	if err := x.driver.EnterContext(x.dev.Context); err != nil {
 		return err
 	}
@@ -193,7 +186,7 @@ func (x *Path) offer(w sharedWhere) error {
 		return x.prepareAll()
 	}
 	size := pageSize(x.n)
-	mem, err := memfile.Map(memfile.Place{PID: w.PID, FD: w.FD, Dev: w.Dev, Ino: w.Ino}, int64(size), true)
+	mem, err := memfile.Map(w, int64(size), true)
 	if err != nil {
 		return fmt.Errorf("the page of tokens cannot be mapped: %w", err)
 	}
