@@ -23,14 +23,16 @@ func (m *Machine) obtainPlanes() error {
 		}
 	}
 	if !m.knowsEpochs() {
-		m.reload(m.held)
+		m.reload()
 	}
 	switch {
 	case m.held == 0:
 		return m.acquire()
 	case m.clock.Sub(m.since) > MaxHold && !m.keepsPlanes():
 		m.stage = releasing
-		m.awaitStanding(m.held)
+		for j := range m.held.Each() {
+			m.await(j, m.standing[j].Epoch)
+		}
 		return m.releaseHeld()
 	}
 	return m.decide()
@@ -47,20 +49,13 @@ func (m *Machine) knowsEpochs() bool {
 	return true
 }
 
-// reload reads the states of planes that others may have moved. The next ticket tells the ranks.
-func (m *Machine) reload(planes planeset.Set) {
-	for j := range planes.Each() {
+// reload reads the states of the held planes, which others may have moved. The next ticket tells the ranks.
+func (m *Machine) reload() {
+	for j := range m.held.Each() {
 		epoch, ports, _ := m.view.State(j)
 		m.standing[j] = ticket.At(epoch, m.cfg.Site.Places.Restrict(nil, ports))
 	}
-	m.tellMaps |= planes
-}
-
-// awaitStanding waits until planes reach the states in which operations leave them.
-func (m *Machine) awaitStanding(planes planeset.Set) {
-	for j := range planes.Each() {
-		m.await(j, m.standing[j].Epoch)
-	}
+	m.tellMaps |= m.held
 }
 
 // await waits until a plane reaches an epoch. It does nothing if the plane has reached it or has failed.
@@ -196,7 +191,7 @@ func (m *Machine) onGranted(e *Event) error {
 		m.act(Action{Kind: Release, Planes: half})
 	}
 	m.notice(m.held, nil)
-	m.reload(m.held)
+	m.reload()
 	if late {
 		return m.issueExpected()
 	}

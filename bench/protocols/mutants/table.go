@@ -197,7 +197,7 @@ var mutants = []mutant{
 	{"gives long-held planes back while they switch", planesFile,
 		"if m.waiting != 0 {\n\t\treturn nil\n\t}\n\tm.giveBack()", "m.giveBack()", true},
 	{"keeps epochs of an earlier grant", planesFile,
-		"m.reload(m.held)\n\tif late {", "if late {", false},
+		"m.reload()\n\tif late {", "if late {", false},
 	{"compares epochs with <=", rankFile,
 		"err == nil && int32(epoch-want.Epoch) >= 0:", "err == nil && int32(epoch-want.Epoch) >= -1:", false},
 
