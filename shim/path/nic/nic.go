@@ -300,7 +300,7 @@ func (x *Path) partOf(m *message, lane int) stream.Transfer {
 	case int(m.Peer) == x.c.Rank:
 		t.Peer = -1
 	case m.Bytes >= lanes*leastPart:
-		part := ((m.Bytes+lanes-1)/lanes + calls.PieceAlign - 1) &^ (calls.PieceAlign - 1)
+		part := roomOfPiece((m.Bytes + lanes - 1) / lanes)
 		from := min(part*int64(lane), m.Bytes)
 		t.At, t.Bytes = unsafe.Add(m.At, from), min(part, m.Bytes-from)
 	case m.number%uint64(lanes) != uint64(lane):
