@@ -258,6 +258,19 @@ func TestGraphRefused(t *testing.T) {
 	}
 }
 
+// TestGraphNamesFirstUnreceived: of several sends that no rank receives, the error names the first, each time.
+func TestGraphNamesFirstUnreceived(t *testing.T) {
+	for range 30 {
+		traces := spread()
+		for id := range uint64(3) {
+			traces[1].Nodes = append(traces[1].Nodes, Node{ID: 50 + id, Type: Send, Bytes: 1, Src: 1, Dst: 3, Tag: int64(id)})
+		}
+		if _, err := Graph(traces, options); err == nil || !strings.Contains(err.Error(), "rank 1 node 50") {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
 func TestJSON(t *testing.T) {
 	for _, name := range []string{"pair.0", "pair.1", "flat"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name+".json"))

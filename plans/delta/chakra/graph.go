@@ -145,12 +145,11 @@ func (b *builder) messages() error {
 		b.begin[r][i], b.end[r][i] = at, at
 		b.begin[s.rank][s.node], b.end[s.rank][s.node] = at, at
 	})
-	for _, left := range sends {
-		for _, s := range left {
-			fail(s.rank, s.node, "no rank receives its message (to %d, tag %d)", b.traces[s.rank].Nodes[s.node].Dst,
-				b.traces[s.rank].Nodes[s.node].Tag)
+	b.each(Send, func(r, i int, n *Node) {
+		if left := sends[key{n.Src, n.Dst, n.Tag}]; len(left) > 0 && left[0] == (place{r, i}) {
+			fail(r, i, "no rank receives its message (to %d, tag %d)", n.Dst, n.Tag)
 		}
-	}
+	})
 	return failure
 }
 

@@ -104,6 +104,12 @@ func (c *Config) podsPerReplica() int {
 	return (c.PP + c.stagesPerPod() - 1) / c.stagesPerPod()
 }
 
+// rate is a field of a configuration and its value.
+type rate struct {
+	name  string
+	value float64
+}
+
 // maxSize bounds every count of a configuration, so that products of them fit.
 const maxSize = 1 << 20
 
@@ -112,10 +118,6 @@ func (c *Config) Validate() error {
 	type count struct {
 		name  string
 		value int
-	}
-	type rate struct {
-		name  string
-		value float64
 	}
 	counts := []count{{"tp", c.TP}, {"pp", c.PP}, {"ep", c.EP}, {"etp", c.ETP}, {"gpus", c.GPUs},
 		{"gpus_per_pod", c.GPUsPerPod},
@@ -169,10 +171,10 @@ func (c *Config) checkStages() error {
 	}
 	wrong := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
 	for s, k := range c.Stages {
-		for name, v := range map[string]float64{"forward_us": k.Forward, "backward_us": k.Backward, "flow_bytes": k.Flow,
-			"scatter_us": k.Scatter, "gather_us": k.Gather} {
-			if wrong(v) {
-				return fmt.Errorf("stages[%d].%s: %v is negative or not finite", s, name, v)
+		for _, f := range []rate{{"forward_us", k.Forward}, {"backward_us", k.Backward}, {"flow_bytes", k.Flow},
+			{"scatter_us", k.Scatter}, {"gather_us", k.Gather}} {
+			if wrong(f.value) {
+				return fmt.Errorf("stages[%d].%s: %v is negative or not finite", s, f.name, f.value)
 			}
 		}
 	}

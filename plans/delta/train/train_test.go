@@ -215,6 +215,14 @@ func TestValidate(t *testing.T) {
 		}
 		assert.Contains(t, err.Error(), c.says...)
 	}
+	for range 30 { // the first wrong cost is named, each time
+		cfg := preset(t, "gpt-7b")
+		cfg.Stages = make([]Costs, cfg.PP)
+		cfg.Stages[0] = Costs{Forward: -1, Backward: -1, Gather: -1}
+		if err := cfg.checkStages(); err == nil || !strings.Contains(err.Error(), "stages[0].forward_us: -1") {
+			t.Fatalf("got %v", err)
+		}
+	}
 	if _, err := Preset("gpt-9"); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "deepseek-671b") {
 		t.Errorf("got %v", err)
 	}
