@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -60,14 +61,9 @@ func Compile(p *plans.Problem) (*Model, error) {
 		UnitPlanes: p.Circuits.UnitPlanes(),
 		Units:      p.Planes / p.Circuits.UnitPlanes(),
 	}
-	if err := m.compileInitial(); err != nil {
-		return nil, err
-	}
-	if p.Final.Kind == plans.FinalGiven {
-		for u := 0; u < m.Units; u++ {
-			if err := m.Legal(m.OfUnit(p.Final.Maps, u)); err != nil {
-				return nil, fmt.Errorf("%w: final: plane %d: %w", ErrInfeasible, u*m.UnitPlanes, err)
-			}
+	if p.Initial != nil {
+		for u := range m.Units {
+			m.Initial = append(m.Initial, m.OfUnit(p.Initial, u))
 		}
 	}
 	m.compileSteps()
@@ -88,20 +84,6 @@ func finite(p *plans.Problem) error {
 		if total += float64(flows) * (each + plans.WireUS(p, max(1, s.Bytes))); math.IsInf(total, 1) {
 			return fmt.Errorf("%w: step %d: the plan may take longer than a number can say", ErrInfeasible, i)
 		}
-	}
-	return nil
-}
-
-func (m *Model) compileInitial() error {
-	if m.P.Initial == nil {
-		return nil
-	}
-	for u := 0; u < m.Units; u++ {
-		maps := m.OfUnit(m.P.Initial, u)
-		if err := m.Legal(maps); err != nil {
-			return fmt.Errorf("%w: initial: plane %d: %w", ErrInfeasible, u*m.UnitPlanes, err)
-		}
-		m.Initial = append(m.Initial, maps)
 	}
 	return nil
 }
@@ -211,6 +193,30 @@ func (m *Model) LastOfStep(i int) bool {
 	return i+1 == len(m.Steps) || m.Steps[i+1].Index != m.Steps[i].Index
 }
 
+// SubSteps yields, for each of Asked in turn, the range of its sub-steps in Steps.
+func (m *Model) SubSteps() iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		from := 0
+		for i := range m.Steps {
+			if m.LastOfStep(i) {
+				if !yield(from, i+1) {
+					return
+				}
+				from = i + 1
+			}
+		}
+	}
+}
+
+// Joined tells, for each of Steps, whether it continues the step of the problem that the one before it belongs to.
+func (m *Model) Joined() []bool {
+	joined := make([]bool, len(m.Steps))
+	for i := range joined {
+		joined[i] = i > 0 && !m.LastOfStep(i-1)
+	}
+	return joined
+}
+
 // Unsplit returns m with the steps of the problem.
 func (m *Model) Unsplit() *Model {
 	if len(m.Steps) == len(m.Asked) {
@@ -236,15 +242,12 @@ func (m *Model) Suffix() []float64 {
 	}
 	suffix := make([]float64, 0, len(m.Steps)+1)
 	whole := 0
-	for i := range m.Steps {
-		if i > 0 && m.LastOfStep(i-1) {
-			whole++
+	for from, to := range m.SubSteps() {
+		suffix = append(suffix, m.Bound.Suffix[whole])
+		whole++
+		for range to - from - 1 {
+			suffix = append(suffix, m.Bound.Suffix[whole])
 		}
-		at := whole
-		if i > 0 && !m.LastOfStep(i-1) {
-			at++
-		}
-		suffix = append(suffix, m.Bound.Suffix[at])
 	}
 	return append(suffix, 0)
 }
@@ -301,21 +304,6 @@ func less(a, b circuit.Permutation) bool {
 		}
 	}
 	return false
-}
-
-// Legal reports why a unit cannot hold maps.
-func (m *Model) Legal(maps []circuit.Permutation) error {
-	switch m.P.Circuits {
-	case plans.Duplex:
-		if !maps[0].Involution() {
-			return fmt.Errorf("duplex planes hold only involutions")
-		}
-	case plans.Interleaved:
-		if !maps[0].Inverse().Equal(maps[1]) {
-			return fmt.Errorf("interleaved planes hold a permutation and its inverse")
-		}
-	}
-	return nil
 }
 
 // FlowsOf computes the flows of a step. They are not stored, since the flows of all steps of a large problem do not fit
@@ -414,7 +402,7 @@ func (x *Kinds) Add(st *Step) (kind int, fresh bool) {
 }
 
 // Tolerance is how far apart two times may be and still count as equal.
-func Tolerance(us float64) float64 { return plans.ToleranceUS + plans.ToleranceRel*math.Abs(us) }
+func Tolerance(us float64) float64 { return plans.Tolerance(us, us) }
 
 // ErrInfeasible wraps the step and the reason for which a planner has no plan.
 var ErrInfeasible = errors.New("infeasible")

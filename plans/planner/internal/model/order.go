@@ -15,13 +15,8 @@ func (m *Model) Arranged() *Model {
 	}
 	out := *m
 	out.Steps = slices.Clone(m.Steps)
-	for from := 0; from < len(out.Steps); {
-		to := from + 1
-		for !m.LastOfStep(to - 1) {
-			to++
-		}
+	for from, to := range m.SubSteps() {
 		out.arrange(from, to)
-		from = to
 	}
 	return &out
 }

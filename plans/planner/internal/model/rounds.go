@@ -18,13 +18,8 @@ type Round struct {
 // Rounds divides the steps, all of which have pages, into rounds.
 func (m *Model) Rounds() []Round {
 	var all []Round
-	for from := 0; from < len(m.Steps); {
-		to := from + 1
-		for !m.LastOfStep(to - 1) {
-			to++
-		}
+	for from, to := range m.SubSteps() {
 		all = append(all, m.RoundsOf(from, to)...)
-		from = to
 	}
 	return all
 }

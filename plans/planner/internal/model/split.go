@@ -422,15 +422,12 @@ func (m *Model) DividedAs(plan *plans.Plan) *Model {
 	for i := range out.Pages {
 		out.byMap.Add(out.Pages[i][0])
 	}
-	other := false
-	for at, i := 0, 0; i < len(m.Asked); i++ {
-		from := at
-		for at++; !m.LastOfStep(at - 1); {
-			at++
-		}
+	i, other := 0, false
+	for from, to := range m.SubSteps() {
 		subs := out.partsAs(&m.Asked[i], parts[m.Asked[i].Index])
+		i++
 		if subs == nil {
-			subs = m.Steps[from:at]
+			subs = m.Steps[from:to]
 		} else {
 			other = true
 		}

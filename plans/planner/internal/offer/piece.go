@@ -36,13 +36,9 @@ func (pc *Piece) flowsAt(at []int) []int {
 // split step it adds the rounds of perstep and single matchings. It also adds the parts of step i that some of the
 // settings near[i] serve in turn. It returns the number of positions. near may be nil.
 func Pieces(m *model.Model, near [][][]circuit.Permutation) (all []Piece, positions int) {
-	at := 0 // of m.steps
-	for i := range m.Asked {
-		b := partition{m: m, whole: &m.Asked[i], base: positions, sub: at}
-		for at++; !m.LastOfStep(at - 1); {
-			at++
-		}
-		b.subs = at - b.sub
+	i := 0 // of m.Asked
+	for from, to := range m.SubSteps() {
+		b := partition{m: m, whole: &m.Asked[i], base: positions, sub: from, subs: to - from}
 		divided := near != nil && len(near[i]) > 0
 		if divided || b.subs > 1 {
 			b.flows = m.FlowsOf(b.whole)
@@ -58,6 +54,7 @@ func Pieces(m *model.Model, near [][][]circuit.Permutation) (all []Piece, positi
 		b.leftovers()
 		slices.SortStableFunc(b.parts, func(a, b Piece) int { return cmp.Or(a.From-b.From, b.To-a.To) })
 		all = append(all, b.parts...)
+		i++
 	}
 	return all, positions
 }

@@ -131,16 +131,14 @@ type swot struct {
 func newSwot(m *model.Model) *swot {
 	w := &swot{m: m, costs: map[int]float64{}}
 	var work []float64
-	var joined []bool
 	for i := range m.Steps {
 		st := &m.Steps[i]
 		k := model.Servers(m.Pages[st.Page], st.Pattern)
 		w.page = append(w.page, st.Page)
 		w.planes = append(w.planes, k)
 		work = append(work, m.UsPerByte*st.Bytes/float64(k))
-		joined = append(joined, i > 0 && !m.LastOfStep(i-1))
 	}
-	w.t = timing.New(m.Units, work, joined)
+	w.t = timing.New(m.Units, work, m.Joined())
 	w.compileJoins()
 	for u := range m.Initial {
 		holds := make([]bool, len(m.Pages))

@@ -66,18 +66,16 @@ func newWeaver(m *model.Model) *weaver {
 	w := &weaver{m: m, costs: map[int]float64{}}
 	var kinds model.Kinds
 	var work []float64
-	var joined []bool
 	for i := range m.Steps {
 		st := &m.Steps[i]
 		work = append(work, m.UsPerByte*st.Bytes)
-		joined = append(joined, i > 0 && !m.LastOfStep(i-1))
 		kind, fresh := kinds.Add(st)
 		w.kind = append(w.kind, kind)
 		if fresh {
 			w.kinds = append(w.kinds, st)
 		}
 	}
-	w.t = timing.New(m.Units, work, joined)
+	w.t = timing.New(m.Units, work, m.Joined())
 	w.start = make([]int, m.Units)
 	for u := range w.start {
 		w.start[u] = unset
