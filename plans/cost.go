@@ -56,6 +56,26 @@ func JointUS(p *Problem, hops int, bytes float64) float64 {
 	return TransmitUS(p, hops, 1, bytes)
 }
 
+// JointLoad returns the longest path of a joint transmit's routes, and the most bytes that cross one circuit. Routes
+// without bytes do not count.
+func JointLoad(routes []Route) (hops int, bytes float64) {
+	crossing := make(map[[2]int]float64) // by {plane, transmitter}
+	for _, r := range routes {
+		if r.Bytes == 0 {
+			continue
+		}
+		hops = max(hops, len(r.Path))
+		at := r.Flow[0]
+		for _, hop := range r.Path {
+			c := [2]int{hop[0], at}
+			crossing[c] += r.Bytes
+			bytes = math.Max(bytes, crossing[c])
+			at = hop[1]
+		}
+	}
+	return hops, bytes
+}
+
 // ReconfigUS returns the duration in us of a reconfiguration of one plane. Each transmit port that gets a new target
 // adds p.ReconfigPerPort; a port that only goes dark adds nothing ([circuit.Permutation.Changes]). A reconfiguration
 // that changes nothing takes p.ReconfigUS.

@@ -28,7 +28,6 @@ func (s *simulator) prepare() error {
 	s.left = make([]int, len(s.p.Steps))
 	s.next, s.busy = make([]int, k), make([]bool, k)
 	s.result.Planes = make([]Plane, k)
-	longest := make(map[jointKey]*jointLoad)
 	var l plans.Loader
 	for j, entries := range s.plan.Planes {
 		s.duration[j] = make([]float64, len(entries))
@@ -40,14 +39,20 @@ func (s *simulator) prepare() error {
 		l.SetMap(current)
 		for i := range entries {
 			e := &entries[i]
-			if err := s.cost(j, i, e, &l, &current, longest); err != nil {
+			if err := s.cost(j, i, e, &l, &current); err != nil {
 				return fmt.Errorf("planes[%d][%d]: %w", j, i, err)
 			}
 		}
 	}
-	for key, load := range longest {
-		for _, m := range s.joints[key] {
-			s.duration[m.plane][m.entry] = plans.JointUS(s.p, load.hops, load.most)
+	for _, members := range s.joints {
+		var routes []plans.Route
+		for _, m := range members {
+			routes = append(routes, s.plan.Planes[m.plane][m.entry].Routes...)
+		}
+		hops, bytes := plans.JointLoad(routes)
+		us := plans.JointUS(s.p, hops, bytes)
+		for _, m := range members {
+			s.duration[m.plane][m.entry] = us
 		}
 	}
 	for s.frontier < len(s.left) && s.left[s.frontier] == 0 {
@@ -75,8 +80,7 @@ func (s *simulator) initial(j int) (circuit.Permutation, error) {
 }
 
 // cost sets the duration of entry i of plane j, whose map is *current and bound to l.
-func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *circuit.Permutation,
-	longest map[jointKey]*jointLoad) error {
+func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *circuit.Permutation) error {
 	switch {
 	case e.Kind == plans.Reconfigure:
 		if err := e.To.Validate(s.p.Ranks); err != nil {
@@ -102,10 +106,6 @@ func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *cir
 	if e.Joint != "" {
 		key := jointKey{e.Step, e.Joint}
 		s.joints[key] = append(s.joints[key], member{j, i})
-		if longest[key] == nil {
-			longest[key] = &jointLoad{crossing: make(map[[2]int]float64)}
-		}
-		longest[key].add(e.Routes)
 		return nil
 	}
 	if e.Flows != nil {
@@ -127,27 +127,4 @@ func (s *simulator) cost(j, i int, e *plans.Entry, l *plans.Loader, current *cir
 	}
 	s.duration[j][i] = plans.TransmitUS(s.p, hops, load, e.Bytes)
 	return nil
-}
-
-// jointLoad is the load of a joint transmit's routes on the circuits of its planes.
-type jointLoad struct {
-	hops     int
-	most     float64
-	crossing map[[2]int]float64 // by {plane, transmitter}
-}
-
-func (l *jointLoad) add(routes []plans.Route) {
-	for _, r := range routes {
-		if r.Bytes == 0 {
-			continue
-		}
-		l.hops = max(l.hops, len(r.Path))
-		at := r.Flow[0]
-		for _, hop := range r.Path {
-			c := [2]int{hop[0], at}
-			l.crossing[c] += r.Bytes
-			l.most = math.Max(l.most, l.crossing[c])
-			at = hop[1]
-		}
-	}
 }

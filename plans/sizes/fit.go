@@ -46,7 +46,7 @@ func Fit(s Sized, p *plans.Problem) (*plans.Plan, error) {
 	if factors == nil {
 		return scaled, nil
 	}
-	fitted, err := rewrite(p, scaled, func(j, i int, _ *plans.Entry) float64 { return factors[j][i] })
+	fitted, err := rewrite(p, scaled, func(j, i int, e *plans.Entry) { multiply(e, factors[j][i]) })
 	if err != nil || fitted.CCTUS >= scaled.CCTUS-plans.Tolerance(fitted.CCTUS, scaled.CCTUS) {
 		return scaled, nil // rounding: the proportional division is feasible
 	}

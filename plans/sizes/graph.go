@@ -156,7 +156,11 @@ func (g *graph) node(at [][2]int, stepOf []int, maps []circuit.Permutation, load
 	}
 	n.step = stepOf[first.Step]
 	if first.Joint != "" {
-		hops, most := g.jointLoad(at)
+		var routes []plans.Route
+		for _, m := range at {
+			routes = append(routes, g.plan.Planes[m[0]][m[1]].Routes...)
+		}
+		hops, most := plans.JointLoad(routes)
 		return n.on(g.p, hops, plans.WireUS(g.p, most)), nil
 	}
 	flows := g.flowsOf(first)
@@ -185,22 +189,4 @@ func (g *graph) flowsOf(e *plans.Entry) [][2]int {
 		picked[k] = flows[f]
 	}
 	return picked
-}
-
-// jointLoad returns the longest path of a joint transmit and the bytes on its busiest circuit.
-func (g *graph) jointLoad(at [][2]int) (hops int, most float64) {
-	crossing := map[[2]int]float64{} // by {plane, transmitter}
-	for _, m := range at {
-		for _, r := range g.plan.Planes[m[0]][m[1]].Routes {
-			from := r.Flow[0]
-			hops = max(hops, len(r.Path))
-			for _, hop := range r.Path {
-				c := [2]int{hop[0], from}
-				crossing[c] += r.Bytes
-				most = math.Max(most, crossing[c])
-				from = hop[1]
-			}
-		}
-	}
-	return hops, most
 }

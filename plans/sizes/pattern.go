@@ -26,11 +26,12 @@ func scale(s Sized, p *plans.Problem) (*plans.Plan, error) {
 	if err := compatible(s.Problem, p); err != nil {
 		return nil, err
 	}
-	return rewrite(p, s.Plan, func(_, _ int, e *plans.Entry) float64 {
+	return rewrite(p, s.Plan, func(_, _ int, e *plans.Entry) {
+		factor := 0.0
 		if from := s.Problem.Steps[e.Step].Bytes; from > 0 {
-			return p.Steps[e.Step].Bytes / from
+			factor = p.Steps[e.Step].Bytes / from
 		}
-		return 0
+		multiply(e, factor)
 	})
 }
 
@@ -51,11 +52,9 @@ func compatible(from, to *plans.Problem) error {
 	return nil
 }
 
-// rewrite returns plan with the bytes of each transmit times a factor, played as early as
-// possible on p and checked.
-func rewrite(p *plans.Problem, plan *plans.Plan,
-	factor func(plane, entry int, e *plans.Entry) float64,
-) (*plans.Plan, error) {
+// rewrite returns plan with other bytes, played as early as possible on p and checked. change sets the bytes of a
+// transmit and of its routes.
+func rewrite(p *plans.Problem, plan *plans.Plan, change func(plane, entry int, e *plans.Entry)) (*plans.Plan, error) {
 	q := *plan
 	q.LowerBoundUS, q.BoundProof, q.Digest = 0, "", ""
 	q.Planes = make([][]plans.Entry, len(plan.Planes))
@@ -63,24 +62,20 @@ func rewrite(p *plans.Problem, plan *plans.Plan,
 		q.Planes[j] = append([]plans.Entry(nil), entries...)
 		for i := range q.Planes[j] {
 			if e := &q.Planes[j][i]; e.Kind == plans.Transmit {
-				f := factor(j, i, e)
-				e.Bytes *= f
-				e.Routes = scaledRoutes(e.Routes, f)
+				e.Routes = append([]plans.Route(nil), e.Routes...)
+				change(j, i, e)
 			}
 		}
 	}
 	return retime(p, &q)
 }
 
-func scaledRoutes(routes []plans.Route, factor float64) []plans.Route {
-	if routes == nil {
-		return nil
+// multiply multiplies the bytes of a transmit by a factor.
+func multiply(e *plans.Entry, factor float64) {
+	e.Bytes *= factor
+	for k := range e.Routes {
+		e.Routes[k].Bytes *= factor
 	}
-	out := append([]plans.Route(nil), routes...)
-	for k := range out {
-		out[k].Bytes *= factor
-	}
-	return out
 }
 
 // retime plays plan on p and returns it with the times of the play. The error says why it must not be used.
@@ -162,23 +157,13 @@ func between(a, b Sized, p *plans.Problem) (*plans.Plan, error) {
 			weight[i] = math.Min(1, math.Max(0, (p.Steps[i].Bytes-from)/(to-from)))
 		}
 	}
-	q := *a.Plan
-	q.LowerBoundUS, q.BoundProof, q.Digest = 0, "", ""
-	q.Planes = make([][]plans.Entry, len(a.Plan.Planes))
-	for j, entries := range a.Plan.Planes {
-		q.Planes[j] = append([]plans.Entry(nil), entries...)
-		for i := range q.Planes[j] {
-			if e, f := &q.Planes[j][i], &b.Plan.Planes[j][i]; e.Kind == plans.Transmit {
-				w := weight[e.Step]
-				e.Bytes = mix(e.Bytes, f.Bytes, w)
-				e.Routes = append([]plans.Route(nil), e.Routes...)
-				for k := range e.Routes {
-					e.Routes[k].Bytes = mix(e.Routes[k].Bytes, f.Routes[k].Bytes, w)
-				}
-			}
+	return rewrite(p, a.Plan, func(j, i int, e *plans.Entry) {
+		f, w := &b.Plan.Planes[j][i], weight[e.Step]
+		e.Bytes = mix(e.Bytes, f.Bytes, w)
+		for k := range e.Routes {
+			e.Routes[k].Bytes = mix(e.Routes[k].Bytes, f.Routes[k].Bytes, w)
 		}
-	}
-	return retime(p, &q)
+	})
 }
 
 // mix interpolates; the conversions keep every platform from fusing the sum, so that all

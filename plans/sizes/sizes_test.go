@@ -208,6 +208,20 @@ func TestScaleRefuses(t *testing.T) {
 	}
 }
 
+// TestEmptyRoute: a route that carries nothing costs no hops.
+func TestEmptyRoute(t *testing.T) {
+	p, plan := planstest.Load(t, "joint")
+	want, err := newGraph(p, plan)
+	require.NoError(t, err)
+	routes := &plan.Planes[0][0].Routes
+	*routes = append(*routes, plans.Route{Flow: (*routes)[0].Flow, Path: make([][2]int, 9)})
+	got, err := newGraph(p, plan)
+	require.NoError(t, err)
+	if got.nodes[0].fixed != want.nodes[0].fixed {
+		t.Errorf("%v us before the first byte, want %v", got.nodes[0].fixed, want.nodes[0].fixed)
+	}
+}
+
 func survey(planner func(ctx context.Context, p *plans.Problem) (*plans.Plan, error)) *Survey {
 	return &Survey{
 		Pose:  func(bytes int64) (*plans.Problem, error) { return halving(4, 4, float64(bytes)), nil },
@@ -248,7 +262,7 @@ func TestSurvey(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d sizes covered, at most %.2f %% over a plan of their own", covered, tries, 100*worst)
-	if covered < tries*9/10 || worst > 3*DefaultTolerance || s.Plannings > 40 {
+	if covered < tries*9/10 || worst > 3*defaultTolerance || s.Plannings > 40 {
 		t.Errorf("%d of %d covered, worst %v, %d plannings", covered, tries, worst, s.Plannings)
 	}
 	again := survey(swot)

@@ -1,6 +1,7 @@
 package sizes
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -8,8 +9,8 @@ import (
 	"lightpath/plans"
 )
 
-// DefaultTolerance is how much longer the plan of a span may take than a plan for the size alone, as a fraction.
-const DefaultTolerance = 0.01
+// defaultTolerance is how much longer the plan of a span may take than a plan for the size alone, as a fraction.
+const defaultTolerance = 0.01
 
 const (
 	// trust is the ratio of two sizes beyond which a pattern that is good at both is also
@@ -39,7 +40,7 @@ type Survey struct {
 	Pose func(bytes int64) (*plans.Problem, error)
 	// Solve plans a problem anew, within a limit of its own.
 	Solve func(ctx context.Context, p *plans.Problem) (*plans.Plan, error)
-	// Tolerance is how much longer a span's plan may take than Solve's, as a fraction. 0 is DefaultTolerance; below 0
+	// Tolerance is how much longer a span's plan may take than Solve's, as a fraction. 0 is defaultTolerance; below 0
 	// every size is planned separately.
 	Tolerance float64
 	// Plannings counts the calls of Solve.
@@ -57,7 +58,7 @@ type point struct {
 
 func (s *Survey) tolerance() float64 {
 	if s.Tolerance == 0 {
-		return DefaultTolerance
+		return defaultTolerance
 	}
 	return math.Max(0, s.Tolerance)
 }
@@ -72,15 +73,7 @@ func (s *Survey) Known(span *Span) {
 
 // insert adds a point, or marks the existing one as linked if p is.
 func (s *Survey) insert(p point) {
-	at, found := slices.BinarySearchFunc(s.points, p.bytes, func(q point, b int64) int {
-		switch {
-		case q.bytes < b:
-			return -1
-		case q.bytes > b:
-			return 1
-		}
-		return 0
-	})
+	at, found := s.find(p.bytes)
 	if found {
 		s.points[at].linked = s.points[at].linked || p.linked
 		return
@@ -89,6 +82,11 @@ func (s *Survey) insert(p point) {
 		p.linked = true // covered sizes stay covered
 	}
 	s.points = slices.Insert(s.points, at, p)
+}
+
+// find returns the place of a size among the points, and whether it is one.
+func (s *Survey) find(bytes int64) (at int, found bool) {
+	return slices.BinarySearchFunc(s.points, bytes, func(p point, b int64) int { return cmp.Compare(p.bytes, b) })
 }
 
 // Plan plans one size and returns it as a span of its own.
@@ -132,14 +130,11 @@ func (s *Survey) plan(ctx context.Context, bytes int64) (point, error) {
 // neighbours returns the points next to a size.
 func (s *Survey) neighbours(bytes int64) []point {
 	var near []point
-	at := 0
-	for at < len(s.points) && s.points[at].bytes < bytes {
-		at++
-	}
+	at, found := s.find(bytes)
 	if at > 0 {
 		near = append(near, s.points[at-1])
 	}
-	for at < len(s.points) && s.points[at].bytes == bytes {
+	if found {
 		at++
 	}
 	if at < len(s.points) {
@@ -202,10 +197,8 @@ type cover struct {
 
 // point returns the point of a size. If there is none, it plans the size if plannings are left.
 func (c *cover) point(bytes int64) (*point, error) {
-	for i := range c.points {
-		if c.points[i].bytes == bytes {
-			return &c.points[i], nil
-		}
+	if at, found := c.find(bytes); found {
+		return &c.points[at], nil
 	}
 	if c.Plannings >= c.limit || c.ctx.Err() != nil {
 		return nil, nil
