@@ -290,12 +290,8 @@ func firstFit(n int, edges []int32, ends [][2]int) []hold {
 
 // refineGreedy raises the weights, in order, until they cover every entry (Algorithm 2).
 func refineGreedy(w *network, holds []hold) {
-	left := append([]float64(nil), w.demand...)
-	for _, h := range holds {
-		for _, e := range h.edges {
-			left[w.entry[e]] -= h.weight
-		}
-	}
+	left := make([]float64, len(w.demand))
+	w.uncovered(left, holds)
 	for i := range holds {
 		h := &holds[i]
 		most := 0.0

@@ -126,12 +126,7 @@ func (s *searcher) squeeze(l *layout, target float64, except int) {
 // lower shortens one permutation of each unit by enough to leave its largest few demands
 // short: if few entries make a permutation long, it gets shorter only without all of them.
 func (s *searcher) lower(l *layout) {
-	copy(s.left, s.w.demand)
-	for _, h := range l.holds {
-		for _, e := range h.edges {
-			s.left[s.w.entry[e]] -= h.weight
-		}
-	}
+	s.w.uncovered(s.left, l.holds)
 	s.spent += int64(len(l.holds)*s.w.n + len(s.left))
 	done := make([]bool, s.units)
 	for _, i := range s.rng.Perm(len(l.holds)) {
@@ -163,14 +158,9 @@ const exchangePasses = 2
 // adapt computes new circuits for the holds anew, and then exchanges circuits between permutations, given the weights.
 func (s *searcher) adapt(l *layout, anew []int) {
 	n := len(l.holds)
-	copy(s.left, s.w.demand)
+	s.w.uncovered(s.left, l.holds)
 	for len(s.at) < n {
 		s.at = append(s.at, make([]int32, s.x.ports))
-	}
-	for _, h := range l.holds {
-		for _, e := range h.edges {
-			s.left[s.w.entry[e]] -= h.weight
-		}
 	}
 	for _, i := range anew {
 		s.rematch(&l.holds[i])

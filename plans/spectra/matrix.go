@@ -54,6 +54,16 @@ type network struct {
 	extra  []bool     // per edge: a second way to cover its entry, which nothing relies on; nil: none is
 }
 
+// uncovered sets left to the demand of each entry without what holds cover; below 0, they cover more.
+func (w *network) uncovered(left []float64, holds []hold) {
+	copy(left, w.demand)
+	for _, h := range holds {
+		for _, e := range h.edges {
+			left[w.entry[e]] -= h.weight
+		}
+	}
+}
+
 // newNetwork prepares d for planes of one kind.
 //
 //   - Simplex: an entry for each positive cell, and its circuit.

@@ -14,27 +14,31 @@ import (
 //
 // Errors wrap [plans.ErrProblem] or [ErrNoDemand].
 func Plain(p *plans.Problem) (*plans.Plan, error) {
-	if err := p.Validate(); err != nil {
+	return byDistance(p, "plain", func(list []held, units int) [][]held {
+		all := make([][]held, units)
+		for i, h := range list {
+			all[i%units] = append(all[i%units], h)
+		}
+		return all
+	})
+}
+
+// byDistance plans a demand problem with one hold for each distance between ranks. divide puts them on units, in order.
+func byDistance(p *plans.Problem, name string, divide func(list []held, units int) [][]held) (*plans.Plan, error) {
+	d, err := demandOf(p)
+	if err != nil {
 		return nil, err
 	}
-	if p.Demand == nil {
-		return nil, ErrNoDemand
-	}
-	d := wireTimes(p)
-	units := make([][]held, p.Planes/p.Circuits.UnitPlanes())
-	turn := 0
+	var list []held
 	for distance := range p.Ranks {
-		h := atDistance(p, d, distance)
-		if h.us <= 0 {
-			continue
+		if h := atDistance(p, d, distance); h.us > 0 {
+			list = append(list, h)
 		}
-		units[turn%len(units)] = append(units[turn%len(units)], h)
-		turn++
 	}
-	plan := &plans.Plan{Version: plans.Version, Planner: "plain", Planes: make([][]plans.Entry, p.Planes)}
-	plan.LowerBoundUS, plan.BoundProof = newNetwork(d, p.Circuits).bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, 0)
-	layHolds(p, plan, units)
-	plan.LowerBoundUS = min(plan.LowerBoundUS, plan.CCTUS)
+	plan := &plans.Plan{Version: plans.Version, Planner: name, Planes: make([][]plans.Entry, p.Planes)}
+	layHolds(p, plan, divide(list, p.Planes/p.Circuits.UnitPlanes()))
+	bound, proof := newNetwork(d, p.Circuits).bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, 0)
+	plan.LowerBoundUS, plan.BoundProof = min(bound, plan.CCTUS), proof
 	return plan, nil
 }
 

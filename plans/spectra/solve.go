@@ -61,15 +61,12 @@ type Options struct {
 // Errors: [plans.ErrProblem], [ErrNoDemand], [ErrTooLong]. A cancelled or expired search
 // returns its best. It is safe for concurrent use and does not keep p.
 func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error) {
-	if err := p.Validate(); err != nil {
+	d, err := demandOf(p)
+	if err != nil {
 		return nil, err
-	}
-	if p.Demand == nil {
-		return nil, ErrNoDemand
 	}
 	lim, cancel := o.begin(ctx)
 	defer cancel()
-	d := wireTimes(p)
 	w := newNetwork(d, p.Circuits)
 	units := p.Planes / p.Circuits.UnitPlanes()
 	plan := &plans.Plan{Version: plans.Version, Planner: Name, Planes: make([][]plans.Entry, p.Planes),
@@ -91,6 +88,17 @@ func Solve(ctx context.Context, p *plans.Problem, o Options) (*plans.Plan, error
 	s.write(p, plan, s.layout(o.Mode, lim))
 	plan.LowerBoundUS = min(plan.LowerBoundUS, plan.CCTUS) // rounding, at an optimum
 	return plan, nil
+}
+
+// demandOf validates a demand problem and returns its [wireTimes].
+func demandOf(p *plans.Problem) (Matrix, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if p.Demand == nil {
+		return nil, ErrNoDemand
+	}
+	return wireTimes(p), nil
 }
 
 // wireTimes is the demand as time on one circuit.

@@ -11,36 +11,24 @@ import (
 //
 // Errors wrap [plans.ErrProblem] or [ErrNoDemand].
 func Spread(p *plans.Problem) (*plans.Plan, float64, error) {
-	if err := p.Validate(); err != nil {
-		return nil, 0, err
-	}
-	if p.Demand == nil {
-		return nil, 0, ErrNoDemand
-	}
-	d := wireTimes(p)
-	var list []held
-	total := 0.0
-	for distance := range p.Ranks {
-		if h := atDistance(p, d, distance); h.us > 0 {
-			list = append(list, h)
+	var us float64
+	plan, err := byDistance(p, "spread", func(list []held, units int) [][]held {
+		total, most := 0.0, plans.ReconfigPortsUS(p, p.Ranks)
+		for _, h := range list {
 			total += h.us
 		}
-	}
-	units := p.Planes / p.Circuits.UnitPlanes()
-	most := plans.ReconfigPortsUS(p, p.Ranks)
-	low, high := total/float64(units), (total+most*float64(len(list)))*(1+1e-9) // more than rounding
-	for range 40 {
-		if middle := (low + high) / 2; spread(list, units, middle, most) == nil {
-			low = middle
-		} else {
-			high = middle
+		low, high := total/float64(units), (total+most*float64(len(list)))*(1+1e-9) // more than rounding
+		for range 40 {
+			if middle := (low + high) / 2; spread(list, units, middle, most) == nil {
+				low = middle
+			} else {
+				high = middle
+			}
 		}
-	}
-	plan := &plans.Plan{Version: plans.Version, Planner: "spread", Planes: make([][]plans.Entry, p.Planes)}
-	plan.LowerBoundUS, plan.BoundProof = newNetwork(d, p.Circuits).bound(p.Planes, p.ReconfigUS, p.ReconfigPerPort, 0)
-	layHolds(p, plan, spread(list, units, high, most))
-	plan.LowerBoundUS = min(plan.LowerBoundUS, plan.CCTUS)
-	return plan, high, nil
+		us = high
+		return spread(list, units, high, most)
+	})
+	return plan, us, err
 }
 
 // spread divides holds among units in order, each for at most a time, with a switch between two holds. nil: they do not

@@ -27,31 +27,15 @@ func (s *searcher) write(p *plans.Problem, plan *plans.Plan, l *layout) {
 		}
 		s.lp.solve(l.holds, l.unit, s.overhead)
 	}
-	pair := s.units != p.Planes
-	for u, held := range order {
-		now, current := 0.0, circuit.AllDark(p.Ranks)
-		for _, i := range held {
-			if l.holds[i].weight <= 0 {
-				continue
+	units := make([][]held, s.units)
+	for u, list := range order {
+		for _, i := range list {
+			if us := l.holds[i].weight; us > 0 {
+				units[u] = append(units[u], held{maps[i], us})
 			}
-			up := now + plans.ReconfigUS(p, current, maps[i])
-			down := after(up, l.holds[i].weight)
-			entries := func(c circuit.Permutation) []plans.Entry {
-				return []plans.Entry{
-					{Kind: plans.Reconfigure, To: c, StartUS: now, EndUS: up},
-					{Kind: plans.Hold, To: c, StartUS: up, EndUS: down},
-				}
-			}
-			if pair {
-				plan.Planes[2*u] = append(plan.Planes[2*u], entries(maps[i])...)
-				plan.Planes[2*u+1] = append(plan.Planes[2*u+1], entries(maps[i].Inverse())...)
-			} else {
-				plan.Planes[u] = append(plan.Planes[u], entries(maps[i])...)
-			}
-			now, current = down, maps[i]
 		}
-		plan.CCTUS = max(plan.CCTUS, now)
 	}
+	layHolds(p, plan, units)
 }
 
 // after returns the first time that is at least weight after start: late in a long plan, a sum may round a short hold
@@ -90,12 +74,7 @@ func (s *searcher) merge(l *layout) {
 // trim takes away circuits that the demand can do without, which it costs time to make;
 // short holds lose theirs first.
 func (s *searcher) trim(l *layout, maps []circuit.Permutation) {
-	copy(s.left, s.w.demand)
-	for _, h := range l.holds {
-		for _, e := range h.edges {
-			s.left[s.w.entry[e]] -= h.weight
-		}
-	}
+	s.w.uncovered(s.left, l.holds)
 	order := make([]int, len(l.holds))
 	for i := range order {
 		order[i] = i
