@@ -29,11 +29,11 @@ var scales = []int{2048, 4096, 8192, 16384, 32768}
 func BenchmarkDecompose(b *testing.B) {
 	for _, gpus := range scales {
 		r := full(b, sized(gpus, 2), 16)
-		half, err := decompose.Halve(r.matrix(), nil)
+		half, err := decompose.Halve(r.links, nil)
 		require.NoError(b, err)
 		b.Run(fmt.Sprintf("halve/gpus=%d", gpus), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := decompose.Halve(r.matrix(), nil); err != nil {
+				if _, err := decompose.Halve(r.links, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

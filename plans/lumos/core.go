@@ -137,7 +137,7 @@ func (c *Core) Update(r *Requirement, prune bool) (Change, error) {
 // follow changes the logical topology to one of r. If tau = 1, the change may be impossible; then follow plans it from
 // nothing.
 func (c *Core) follow(r *Requirement) error {
-	want := r.matrix().Clone() // the table keeps it
+	want := r.links.Clone() // the table keeps it
 	c.leaves.Prune(want)
 	if err := c.leaves.Reach(want); err != nil {
 		return fmt.Errorf("lumos: %w", err)
@@ -170,7 +170,7 @@ func (c *Core) replan(r *Requirement) error {
 func (c *Core) missing(r *Requirement) int {
 	need := matrix.New(c.fabric.Pods)
 	for a := range c.fabric.Leaves() {
-		for _, cell := range r.matrix().Row(a) {
+		for _, cell := range r.links.Row(a) {
 			need.Add(c.fabric.Pod(a), c.fabric.Pod(cell.Col), cell.Count)
 		}
 	}

@@ -80,7 +80,7 @@ func (l *Logical) Check(r *Requirement) error {
 			}
 		}
 	}
-	if !sum.Equal(r.matrix()) {
+	if !sum.Equal(r.links) {
 		return fmt.Errorf("the shares of all spines are not the requirement")
 	}
 	return nil

@@ -46,7 +46,7 @@ func load(l *Logical, c *Configuration, r *Requirement) (leafSpine, core int, er
 			}
 		}
 	}
-	if !carried.Equal(r.matrix()) {
+	if !carried.Equal(r.links) {
 		return 0, 0, fmt.Errorf("the links carried are not those required")
 	}
 	circuits := map[line]int{}

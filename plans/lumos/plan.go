@@ -29,7 +29,7 @@ func balance(r *Requirement) (*slots.Table, error) {
 	for a := range pods {
 		pods[a] = f.Pod(a)
 	}
-	half, err := decompose.Halve(r.matrix(), pods)
+	half, err := decompose.Halve(r.links, pods)
 	if err != nil {
 		return nil, fmt.Errorf("lumos: %w", err)
 	}
@@ -60,7 +60,7 @@ func greedy(r *Requirement) (*slots.Table, bool) {
 	t := slots.New(f.Leaves(), f.Spines())
 	vacant := func(a, h int) bool { return t.At(a, h) < 0 && t.From(a, h) < 0 }
 	for a := range f.Leaves() {
-		for _, cell := range r.matrix().Row(a) {
+		for _, cell := range r.links.Row(a) {
 			if cell.Col < a {
 				continue
 			}

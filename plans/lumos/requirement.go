@@ -83,9 +83,6 @@ func (r *Requirement) Add(a, b, links int) error {
 // Fabric returns the fabric whose leaves these are.
 func (r *Requirement) Fabric() Fabric { return r.fabric }
 
-// matrix returns L. It is the requirement's own and must not be changed.
-func (r *Requirement) matrix() *matrix.Matrix { return r.links }
-
 // At returns the links between leaves a and b.
 func (r *Requirement) At(a, b int) int { return r.links.At(a, b) }
 

@@ -46,7 +46,7 @@ type Step struct {
 // Continuing returns the part of a logical topology that stays in use when its requirement becomes r. If a pair of
 // leaves has too many links, those by the last spines end.
 func (l *Logical) Continuing(r *Requirement) *Logical {
-	left := r.matrix().Clone()
+	left := r.links.Clone()
 	run := newLogical(l.Fabric)
 	for h, share := range l.Share {
 		for a := range share.Size() {
@@ -125,7 +125,7 @@ func (m *merger) divide(h int, from, to []circuit.Permutation) {
 	for len(left) > 0 {
 		taken := left
 		hit := m.affected(h, state, to, taken)
-		if !m.bearable(hit) {
+		if !m.fits(nil, hit) {
 			taken, hit = m.some(h, state, to, left)
 		}
 		it := item{hit: hit, after: after}
@@ -156,7 +156,7 @@ func (m *merger) some(h int, state, to []circuit.Permutation, left []int) (taken
 	for _, s := range order {
 		more := append(slices.Clone(taken), s.k)
 		moreHit := m.affected(h, state, to, more)
-		if len(taken) == 0 || m.bearable(moreHit) {
+		if len(taken) == 0 || m.fits(nil, moreHit) {
 			taken, hit = more, moreHit
 		}
 	}
@@ -229,15 +229,6 @@ func (m *merger) worst(hit map[int]int) (leaf int, share float64) {
 		}
 	}
 	return leaf, share
-}
-
-func (m *merger) bearable(hit map[int]int) bool {
-	for a, n := range hit {
-		if !m.within(a, n) {
-			return false
-		}
-	}
-	return true
 }
 
 // within reports whether n links are at most iota of those of leaf a.

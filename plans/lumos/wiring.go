@@ -52,8 +52,8 @@ type Cable struct {
 	OCS, OCSPort int
 }
 
-// direction is the name of a cable's direction, as seen from the spine.
-func (c Cable) direction() string {
+// Direction returns the name of a cable's direction, as seen from the spine.
+func (c Cable) Direction() string {
 	if c.Egress {
 		return "egress"
 	}
@@ -61,7 +61,7 @@ func (c Cable) direction() string {
 }
 
 func (c Cable) String() string {
-	return fmt.Sprintf("pod %d spine %d port %d %s - group %d OCS %d port %d", c.Pod, c.Spine, c.Port, c.direction(),
+	return fmt.Sprintf("pod %d spine %d port %d %s - group %d OCS %d port %d", c.Pod, c.Spine, c.Port, c.Direction(),
 		c.Spine, c.OCS, c.OCSPort)
 }
 

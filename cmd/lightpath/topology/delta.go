@@ -155,9 +155,7 @@ func decide(
 		if err != nil {
 			return nil, nil, err
 		}
-		r := p.Result(algorithm, found.Plan)
-		r.Seed, r.Bounds, r.Evaluations = o.Seed, found.Bounds, found.Evaluations
-		return found.Plan, r, nil
+		return found.Plan, resultOf(p, found, o.Seed), nil
 	}
 	c, err := p.Baseline(algorithm)
 	if err != nil {
@@ -168,6 +166,13 @@ func decide(
 		return nil, nil, err
 	}
 	return plan, p.Result(algorithm, plan), nil
+}
+
+// resultOf states what the search has found.
+func resultOf(p *delta.Planner, found *delta.Found, seed uint64) *delta.Result {
+	r := p.Result(fastName, found.Plan)
+	r.Seed, r.Bounds, r.Evaluations = seed, found.Bounds, found.Evaluations
+	return r
 }
 
 // finish checks the schedule of a plan, and writes the files that the flags name.

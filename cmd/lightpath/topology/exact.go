@@ -157,8 +157,7 @@ func (f *exactFlags) run(cmd *cobra.Command) error {
 
 // searched writes what the search has found, where a signal has ended the solver.
 func (f *exactFlags) searched(ctx context.Context, p *delta.Planner, found *delta.Found) error {
-	r := p.Result(fastName, found.Plan)
-	r.Seed, r.Bounds, r.Evaluations = f.seed, found.Bounds, found.Evaluations
+	r := resultOf(p, found, f.seed)
 	return cli.Deliver(ctx, "topology, of the search", func() error { return cli.WriteOutput("out", f.out, r.Encode()) })
 }
 

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -82,14 +83,8 @@ func (f *circuitFiles) controller(maps []circuit.Permutation) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := fmt.Appendf(nil, "version: %d\nfabric: %q\n", fabric.Version, path)
-	if f.listen != "" {
-		b = fmt.Appendf(b, "listen: %q\n", f.listen)
-	}
-	b = append(b, "initial:\n"...)
-	for _, m := range maps {
-		b = fmt.Appendf(b, "  - %s\n", mapText(m))
-	}
+	o := fabric.OCSD{Version: fabric.Version, Fabric: path, Listen: f.listen, Initial: maps}
+	b := o.Encode()
 	_, err = fabric.DecodeOCSD(b)
 	return b, err
 }
@@ -171,7 +166,8 @@ func (f *planeFiles) planes(n int) ([]string, error) {
 // writePlaneMaps writes a file per plane into a directory.
 func writePlaneMaps(dir string, names []string, maps []circuit.Permutation) error {
 	for j, m := range maps {
-		if err := cli.WriteOutput("maps", filepath.Join(dir, names[j]+".json"), append(mapText(m), '\n')); err != nil {
+		text, _ := json.Marshal(m) // a list of numbers
+		if err := cli.WriteOutput("maps", filepath.Join(dir, names[j]+".json"), append(text, '\n')); err != nil {
 			return err
 		}
 	}

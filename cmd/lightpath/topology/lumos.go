@@ -148,11 +148,7 @@ func cablesCSV(cables []lumos.Cable) []byte {
 	var b strings.Builder
 	fmt.Fprintln(&b, cableHead)
 	for _, c := range cables {
-		direction := "ingress"
-		if c.Egress {
-			direction = "egress"
-		}
-		fmt.Fprintf(&b, "%d,%d,%d,%s,%d,%d,%d\n", c.Pod, c.Spine, c.Port, direction, c.Spine, c.OCS, c.OCSPort)
+		fmt.Fprintf(&b, "%d,%d,%d,%s,%d,%d,%d\n", c.Pod, c.Spine, c.Port, c.Direction(), c.Spine, c.OCS, c.OCSPort)
 	}
 	return []byte(b.String())
 }

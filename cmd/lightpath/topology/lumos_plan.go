@@ -2,7 +2,6 @@ package topology
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,6 @@ import (
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/plans"
-	"lightpath/plans/circuit"
 	"lightpath/plans/fabric"
 	"lightpath/plans/lumos"
 	"lightpath/plans/lumos/picture"
@@ -75,12 +73,6 @@ func (o *lumosOutput) writeFabric(c *lumos.Configuration) error {
 	return o.circuitFiles.write(file, planes.Maps(c))
 }
 
-// mapText returns the text of a map in a file.
-func mapText(m circuit.Permutation) []byte {
-	text, _ := json.Marshal(m) // a list of numbers
-	return text
-}
-
 // parseGroups reads --groups.
 func parseGroups(s string, f lumos.Fabric) ([]int, error) {
 	if s == "" {
@@ -107,11 +99,9 @@ func writeMaps(dir string, moves []lumos.Move) error {
 		return fmt.Errorf("--maps: %w", err)
 	}
 	for _, m := range moves {
-		for k, p := range m.Maps() {
-			path := filepath.Join(dir, lumos.PlaneName(m.Group, 2*m.Pair+k)+".json")
-			if err := cli.WriteOutput("maps", path, append(mapText(p), '\n')); err != nil {
-				return err
-			}
+		names, maps := []string{lumos.PlaneName(m.Group, 2*m.Pair), lumos.PlaneName(m.Group, 2*m.Pair+1)}, m.Maps()
+		if err := writePlaneMaps(dir, names, maps[:]); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func CSV(text string, o Options) (*train.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.BoundaryBytes = boundary * float64(c.TP) * lanes(c)
+	c.BoundaryBytes = boundary * float64(c.TP) * float64(c.Lanes())
 	for s, rows := range stages {
 		if c.Stages[s], err = csvCosts(rows, c, o); err != nil {
 			return nil, fmt.Errorf("%w: stage %d: %w", ErrWorkload, s, err)

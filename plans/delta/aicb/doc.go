@@ -79,9 +79,6 @@ func (o *Options) config(tp, pp, ep, gpus, batches int) (*train.Config, error) {
 	return c, nil
 }
 
-// lanes returns how many groups of TP GPUs a stage has.
-func lanes(c *train.Config) float64 { return math.Max(1, float64(c.EP*c.ETP/c.TP)) }
-
 // ring returns the part of a collective's buffer that each of n ranks sends.
 func ring(collective string, n int) (float64, bool) {
 	share := float64(n-1) / math.Max(1, float64(n))
@@ -103,7 +100,7 @@ func ring(collective string, n int) (float64, bool) {
 func gradients(k *train.Costs, c *train.Config, collective string, bytes float64, overLanes bool) bool {
 	replicas, n := c.Replicas(), 1.0
 	if overLanes {
-		n = lanes(c)
+		n = float64(c.Lanes())
 	}
 	part, ok := ring(collective, replicas)
 	k.Flow += part * bytes / n

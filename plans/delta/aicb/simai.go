@@ -63,7 +63,7 @@ func SimAI(text string, o Options) (*train.Config, error) {
 	for s := range c.Stages {
 		c.Stages[s] = k
 	}
-	c.BoundaryBytes = h["pp_comm"] * float64(c.TP) * lanes(c)
+	c.BoundaryBytes = h["pp_comm"] * float64(c.TP) * float64(c.Lanes())
 	return o.finish(c)
 }
 

@@ -103,29 +103,15 @@ func (m *Model) Schedule(values []float64) (*dag.Schedule, error) {
 	if len(values) != m.program.Size().Vars {
 		return nil, fmt.Errorf("%w: %d values for %d variables", ErrModel, len(values), m.program.Size().Vars)
 	}
-	s := &dag.Schedule{Circuits: m.circuits(values), Spans: make([]dag.Span, len(m.g.Tasks))}
-	pred := m.g.Predecessors()
-	for _, i := range m.order {
-		t := &m.g.Tasks[i]
-		ready := 0.0
-		for _, d := range pred.Of(i) {
-			dep := m.g.Deps[d]
-			ready = math.Max(ready, s.Spans[dep.From].End+dep.Delay)
-		}
-		if !moves(t) {
-			s.Spans[i] = dag.Span{Start: ready, End: ready + t.Duration}
-		} else if err := m.transfer(values, i, ready, &s.Spans[i]); err != nil {
-			return nil, err
-		}
-		s.Makespan = math.Max(s.Makespan, s.Spans[i].End)
-	}
-	return s, nil
+	return settle(m.g, m.circuits(values), func(i int, ready float64) (*dag.Span, error) {
+		return m.transfer(values, i, ready)
+	})
 }
 
 // transfer reads the segments of task i, which may not start before ready. By the solver's
 // tolerance they may begin a little earlier: that much is cut off and carried by the rest.
-func (m *Model) transfer(values []float64, i int, ready float64, span *dag.Span) error {
-	v, t := &m.ends[i], &m.g.Tasks[i]
+func (m *Model) transfer(values []float64, i int, ready float64) (*dag.Span, error) {
+	v, t, span := &m.ends[i], &m.g.Tasks[i], &dag.Span{}
 	sum := 0.0
 	for at := range v.w {
 		k := at + m.windows.first[i]
@@ -138,7 +124,7 @@ func (m *Model) transfer(values []float64, i int, ready float64, span *dag.Span)
 		sum += bytes
 	}
 	if sum < t.Bytes*(1-1e-4) {
-		return fmt.Errorf("%w: tasks[%d] %q carries %g of %g bytes", ErrModel, i, t.Name, sum, t.Bytes)
+		return nil, fmt.Errorf("%w: tasks[%d] %q carries %g of %g bytes", ErrModel, i, t.Name, sum, t.Bytes)
 	}
 	for n := range span.Segments {
 		span.Segments[n].Bytes *= t.Bytes / sum
@@ -146,5 +132,5 @@ func (m *Model) transfer(values []float64, i int, ready float64, span *dag.Span)
 	span.Start, span.End = span.Segments[0].Start, slices.MaxFunc(span.Segments, func(a, b dag.Segment) int {
 		return cmp.Compare(a.End, b.End)
 	}).End
-	return nil
+	return span, nil
 }

@@ -61,7 +61,8 @@ func newWindows(g *dag.Graph, order []int, start *dag.Schedule, tolerance float6
 		}
 	}
 	w.propagate(g, order, succ, pred)
-	w.timeWindows(g, order, succ, start.Makespan)
+	w.est = g.Heads(g.LeastTime)
+	w.latest(g, order, succ, start.Makespan)
 	w.boundaries(g)
 	return w
 }
@@ -120,17 +121,10 @@ func (w *windows) propagate(g *dag.Graph, order []int, succ, pred dag.Adjacency)
 	}
 }
 
-// timeWindows is the paper's algorithm 4 with the makespan of the start as its bound.
-func (w *windows) timeWindows(g *dag.Graph, order []int, succ dag.Adjacency, bound float64) {
-	n := len(g.Tasks)
-	w.est, w.lct = make([]float64, n), make([]float64, n)
-	for _, i := range order {
-		end := w.est[i] + g.LeastTime(&g.Tasks[i])
-		for _, d := range succ.Of(i) {
-			dep := g.Deps[d]
-			w.est[dep.To] = max(w.est[dep.To], end+dep.Delay)
-		}
-	}
+// latest computes the latest ends, which with the earliest starts are the paper's algorithm 4. Its bound is the makespan
+// of the start.
+func (w *windows) latest(g *dag.Graph, order []int, succ dag.Adjacency, bound float64) {
+	w.lct = make([]float64, len(g.Tasks))
 	for i := range w.lct {
 		w.lct[i] = bound
 	}

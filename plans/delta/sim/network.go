@@ -37,9 +37,6 @@ func New(g *dag.Graph) (*Network, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
-	if _, err := g.Order(); err != nil { // a cycle
-		return nil, err
-	}
 	n := len(g.Tasks)
 	w := &Network{
 		g:      g,

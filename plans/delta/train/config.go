@@ -87,11 +87,11 @@ func Names() []string {
 	return names
 }
 
-// lanes returns how many groups of TP GPUs a stage of a replica has.
-func (c *Config) lanes() int { return max(1, c.EP*c.ETP/c.TP) }
+// Lanes returns how many groups of TP GPUs a stage of a replica has.
+func (c *Config) Lanes() int { return max(1, c.EP*c.ETP/c.TP) }
 
 // stageGPUs returns the number of GPUs of a stage of a replica.
-func (c *Config) stageGPUs() int { return c.TP * c.lanes() }
+func (c *Config) stageGPUs() int { return c.TP * c.Lanes() }
 
 // Replicas returns how many copies of the pipeline there are.
 func (c *Config) Replicas() int { return c.GPUs / (c.stageGPUs() * c.PP) }

@@ -65,7 +65,7 @@ func (c *Config) stageCosts(s int) Costs {
 	}
 	compute := flops / (float64(c.TP) * c.TFLOPS * c.Efficiency * 1e6)
 	scaleUp := c.ScaleUpGBs * 1e3 // bytes per microsecond
-	replicas, lanes := float64(c.Replicas()), float64(c.lanes())
+	replicas, lanes := float64(c.Replicas()), float64(c.Lanes())
 	k := Costs{
 		Forward:  compute + traffic/scaleUp,
 		Backward: 2*compute + traffic/scaleUp,
@@ -92,12 +92,12 @@ func (c *Config) boundary() float64 {
 	if c.Stages != nil {
 		return c.BoundaryBytes
 	}
-	return float64(c.lanes()) * float64(c.MicroBatch) * float64(c.Sequence) * float64(c.Model.Hidden) * c.Activation
+	return float64(c.Lanes()) * float64(c.MicroBatch) * float64(c.Sequence) * float64(c.Model.Hidden) * c.Activation
 }
 
 // insideTime returns how long the transfer of a boundary takes within a pod, in us.
 func (c *Config) insideTime() float64 {
-	return c.boundary() / float64(c.stageGPUs()) / (c.Gbps * dag.BytesPerUSPerGbps)
+	return c.BoundaryPerGPU() / (c.Gbps * dag.BytesPerUSPerGbps)
 }
 
 // StageCosts returns the costs of each stage, or the error of [Config.Validate].

@@ -57,11 +57,13 @@ type Fabric struct {
 	PortGbps   float64 // of a GPU, and of every link
 	Tiers      int     // of Clos: 3 or more
 	Tau        int     // of Lumos
-	OCSPorts   int     // of Lumos
 	Routing    Routing
 	// DarkSeconds is how long a moved circuit carries nothing: the time of the switch and of routing.
 	DarkSeconds float64
 }
+
+// ocsPorts is the number of ports of an OCS of Lumos.
+const ocsPorts = 512
 
 // referenceGbps is the rate of a port for which the shares of jobs are stated.
 const referenceGbps = 1600
@@ -73,7 +75,7 @@ var portRates = []float64{1600, 800, 400, 200, 100}
 // lumos-TAU-CHIP, with the chip in Tb/s, as in lumos-1-25.6. Ports are the fastest with which the fabric reaches the
 // size.
 func ParseFabric(name string, gpus int) (Fabric, error) {
-	f := Fabric{Name: name, GPUs: gpus, ServerGPUs: 8, OCSPorts: 512, PortGbps: portRates[0], DarkSeconds: 2.38}
+	f := Fabric{Name: name, GPUs: gpus, ServerGPUs: 8, PortGbps: portRates[0], DarkSeconds: 2.38}
 	if gpus < 1 {
 		return f, fmt.Errorf("%w: %d GPUs", ErrInput, gpus)
 	}
@@ -222,7 +224,7 @@ func (f *Fabric) Shape() place.Shape {
 // Core returns the parameters of the optical core of a [Lumos] fabric.
 func (f *Fabric) Core() lumos.Fabric {
 	k := f.radix()
-	return lumos.Fabric{Pods: f.GPUs * f.Tau / (k * k), KLeaf: k, KSpine: k, Tau: f.Tau, KOCS: f.OCSPorts}
+	return lumos.Fabric{Pods: f.GPUs * f.Tau / (k * k), KLeaf: k, KSpine: k, Tau: f.Tau, KOCS: ocsPorts}
 }
 
 // rate returns the rate of a port, in units of the reference.
