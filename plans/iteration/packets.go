@@ -92,27 +92,26 @@ func (p *Problem) complete(plan *Plan, left []int) {
 	}
 	placed := make([]bool, len(p.Of))
 	var place func(call int)
-	place = func(call int) { // after the calls on packet planes for which it waits
-		us, ok := p.PacketUS(call)
-		if !ok || placed[call] {
-			return
-		}
-		placed[call] = true
+	placeBefore := func(call int) { // the calls on packet planes for which a call waits
 		for _, a := range p.Trace.Calls[call].After {
 			if a.Call != trace.Begin {
 				place(a.Call)
 			}
 		}
+	}
+	place = func(call int) {
+		us, ok := p.PacketUS(call)
+		if !ok || placed[call] {
+			return
+		}
+		placed[call] = true
+		placeBefore(call)
 		start := p.Trace.Ready(call, end)
 		end[call] = start + us
 		plan.Calls = append(plan.Calls, Placed{Call: call, Plan: OnPackets, StartUS: start, EndUS: end[call]})
 	}
 	for at := range circuits {
-		for _, a := range p.Trace.Calls[circuits[at].Call].After {
-			if a.Call != trace.Begin {
-				place(a.Call)
-			}
-		}
+		placeBefore(circuits[at].Call)
 		plan.Calls = append(plan.Calls, circuits[at])
 	}
 	for call := range p.Of {
