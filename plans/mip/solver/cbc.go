@@ -61,6 +61,9 @@ func (j *job) cbcValues(text string, exact []byte) map[string]float64 {
 	at := exact[8+8*(1+2*rows):]
 	for i, line := range lines[len(lines)-columns:] {
 		f := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "**"))
+		if len(f) < 2 {
+			return values
+		}
 		v := math.Float64frombits(binary.NativeEndian.Uint64(at[8*i:]))
 		if said, ok := values[f[1]]; !ok || math.Abs(v-said) > 1e-6*math.Max(1, math.Abs(said)) {
 			return values

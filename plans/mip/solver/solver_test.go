@@ -2,6 +2,7 @@ package solver
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -213,5 +214,19 @@ func TestWords(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestCbcValuesOddLine: a line without a name, among the last, is no variable.
+func TestCbcValuesOddLine(t *testing.T) {
+	p := &mip.Program{}
+	p.Add("x", 0, 4)
+	j := &job{program: p}
+	exact := make([]byte, 24)
+	binary.NativeEndian.PutUint32(exact[4:], 1)
+	for _, text := range []string{"0 x 3 0\nstopped", "0 x 3 0\n**"} {
+		if got := j.cbcValues(text, exact); len(got) != 1 || got["x"] != 3 {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }
