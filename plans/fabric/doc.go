@@ -1,6 +1,5 @@
-// Package fabric reads and writes the two configuration files of an optical fabric: the
-// fabric file (ranks, planes, switches, costs) and the configuration of the emulated
-// switch.
+// Package fabric reads and writes the two configuration files of an optical fabric: the fabric file (ranks, planes,
+// switches, costs) and the configuration of its controller.
 //
 // Layer: inside plans. Its only I/O is to read the named file. It opens no devices and knows only the names of drivers.
 //

@@ -17,7 +17,7 @@ type OCSD struct {
 	Version   int
 	Name      string                // of this controller among several
 	Fabric    string                // the fabric whose planes it controls
-	DataPlane string                // a DataPlane constant; "": see [OCSD.Plane]
+	DataPlane string                // a DataPlane constant; "": what suits the switches
 	Socket    string                // what ranks on this host connect to
 	FrameLog  string                // memory planes: every frame and switch
 	MTU       int                   // memory planes: most bytes of a frame with its label
@@ -91,8 +91,7 @@ const (
 	maxSlots = 1 << 14
 )
 
-// DecodeOCSD reads the configuration of the emulated switch, as strictly as [Decode].
-// Paths are not resolved.
+// DecodeOCSD reads the configuration of a controller, as strictly as [Decode]. Paths are not resolved.
 func DecodeOCSD(data []byte) (*OCSD, error) {
 	o, err := decodeOCSD(data)
 	if err != nil {

@@ -61,12 +61,8 @@ func writeTable(b *strings.Builder, plan *plans.Plan, o Options) {
 				continue
 			}
 			e := &entries[i]
-			what := Describe(e)
-			if e.Kind == plans.Transmit && o.StepNames != nil {
-				what = d.stepText(e.Step)
-			}
 			fmt.Fprintf(b, `<tr><td>%d</td><td>%s</td><td class="n">%s</td><td class="n">%s</td><td class="n">%s</td></tr>`+"\n",
-				j, svg.Escape(what), number(e.StartUS), number(e.EndUS), number(e.EndUS-e.StartUS))
+				j, svg.Escape(d.what(e)), number(e.StartUS), number(e.EndUS), number(e.EndUS-e.StartUS))
 		}
 	}
 	if rows > maxRows {

@@ -115,11 +115,7 @@ func (d *drawing) labels(e *plans.Entry) []string {
 
 // describe returns the text that appears when a reader points at an entry.
 func (d *drawing) describe(e *plans.Entry) string {
-	what := Describe(e)
-	if e.Kind == plans.Transmit && d.o.StepNames != nil {
-		what = d.stepText(e.Step)
-	}
-	s := fmt.Sprintf("%s: %s to %s (%s)", what, d.unit.format(e.StartUS), d.unit.format(e.EndUS),
+	s := fmt.Sprintf("%s: %s to %s (%s)", d.what(e), d.unit.format(e.StartUS), d.unit.format(e.EndUS),
 		d.unit.format(e.EndUS-e.StartUS))
 	if t := d.traffic[e]; t.hops > 1 {
 		s += fmt.Sprintf(", forwarded over %d hops", t.hops)
@@ -128,6 +124,14 @@ func (d *drawing) describe(e *plans.Entry) string {
 		}
 	}
 	return s
+}
+
+// what is [Describe], with the name of a step in place of its number and bytes.
+func (d *drawing) what(e *plans.Entry) string {
+	if e.Kind == plans.Transmit && d.o.StepNames != nil {
+		return d.stepText(e.Step)
+	}
+	return Describe(e)
 }
 
 // Describe says what an entry does, without its times: "step 3, 5 MB for each flow".

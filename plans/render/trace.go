@@ -56,11 +56,8 @@ func (d *drawing) traceName(e *plans.Entry) string {
 }
 
 func (d *drawing) traceArgs(e *plans.Entry) map[string]any {
-	args := map[string]any{"what": Describe(e)}
-	if e.Kind == plans.Transmit && d.o.StepNames != nil {
-		return map[string]any{"what": d.stepText(e.Step)}
-	}
-	if e.Kind != plans.Transmit {
+	args := map[string]any{"what": d.what(e)}
+	if e.Kind != plans.Transmit || d.o.StepNames != nil {
 		return args
 	}
 	if e.Joint == "" && finite(e.Bytes) {

@@ -20,11 +20,19 @@ func (t traffic) String() string {
 	return fmt.Sprintf("H%d", t.hops)
 }
 
+// jointKey tells joint transmits apart.
+type jointKey struct {
+	step int
+	id   string
+}
+
+func keyOf(e *plans.Entry) jointKey { return jointKey{e.Step, e.Joint} }
+
 // measureTraffic follows every plane's circuits through the plan. Without the problem, or if plan and problem do not
 // fit, entries have no traffic.
 func (d *drawing) measureTraffic() {
 	d.traffic = make(map[*plans.Entry]traffic)
-	joint := make(map[string]int)
+	joint := make(map[jointKey]int)
 	for j, entries := range d.plan.Planes {
 		var current circuit.Permutation
 		if j < len(d.plan.Initial) {
@@ -39,9 +47,8 @@ func (d *drawing) measureTraffic() {
 				valid = d.setMap(&l, e.To)
 			case e.Kind != plans.Transmit:
 			case e.Joint != "":
-				id := fmt.Sprintf("%d %s", e.Step, e.Joint)
 				for _, r := range e.Routes {
-					joint[id] = max(joint[id], len(r.Path))
+					joint[keyOf(e)] = max(joint[keyOf(e)], len(r.Path))
 				}
 			case valid:
 				if flows := d.flowsOf(e); len(flows) > 0 {
@@ -55,7 +62,7 @@ func (d *drawing) measureTraffic() {
 	for _, entries := range d.plan.Planes {
 		for i := range entries {
 			if e := &entries[i]; e.Kind == plans.Transmit && e.Joint != "" {
-				d.traffic[e] = traffic{hops: joint[fmt.Sprintf("%d %s", e.Step, e.Joint)]}
+				d.traffic[e] = traffic{hops: joint[keyOf(e)]}
 			}
 		}
 	}
@@ -124,8 +131,8 @@ func (d *drawing) shares() (sending, switching float64, ok bool) {
 
 // links joins the blocks of a joint transmit from plane to plane.
 func (d *drawing) links(rows []row) {
-	last := make(map[string]int) // the row that showed an id last
-	ends := make(map[string]*plans.Entry)
+	last := make(map[jointKey]int) // the row that showed a joint transmit last
+	ends := make(map[jointKey]*plans.Entry)
 	for j, r := range rows {
 		entries := d.plan.Planes[r.plane]
 		for i := range entries {
@@ -133,7 +140,7 @@ func (d *drawing) links(rows []row) {
 			if e.Kind != plans.Transmit || e.Joint == "" {
 				continue
 			}
-			id := fmt.Sprintf("%d %s", e.Step, e.Joint)
+			id := keyOf(e)
 			if k, seen := last[id]; seen {
 				x0, x1 := d.x(ends[id].StartUS), d.x(e.EndUS)
 				from, to := rows[k].y+rows[k].track-1, rows[j].y+1

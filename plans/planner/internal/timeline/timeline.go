@@ -120,14 +120,9 @@ func (t *Timeline) Finish(name string) *plans.Plan {
 	case plans.FinalGiven:
 		final = m.P.Final.Maps
 	}
-	for u := 0; u < m.Units; u++ {
-		lo, hi := u*m.UnitPlanes, (u+1)*m.UnitPlanes
-		same := true
-		for j := lo; j < hi; j++ {
-			same = same && t.Current[j].Equal(final[j])
-		}
-		if !same && !t.beginAtEnd(u) {
-			t.Reconfigure(u, final[lo:hi])
+	for u := range m.Units {
+		if maps := m.OfUnit(final, u); !model.SameMaps(m.OfUnit(t.Current, u), maps) && !t.beginAtEnd(u) {
+			t.Reconfigure(u, maps)
 		}
 	}
 	return &plans.Plan{
@@ -142,10 +137,9 @@ func (t *Timeline) Finish(name string) *plans.Plan {
 // Lockstep switches the planes to maps, one for each, as soon as they are idle. Unless all is true, units that have
 // their maps do not switch. As everywhere in a timeline, other planes do not wait.
 func (t *Timeline) Lockstep(maps []circuit.Permutation, all bool) {
-	k := t.m.UnitPlanes
-	for u := 0; u < t.m.Units; u++ {
-		if lo, hi := u*k, (u+1)*k; all || !model.SameMaps(t.Current[lo:hi], maps[lo:hi]) {
-			t.Reconfigure(u, maps[lo:hi])
+	for u := range t.m.Units {
+		if own := t.m.OfUnit(maps, u); all || !model.SameMaps(t.m.OfUnit(t.Current, u), own) {
+			t.Reconfigure(u, own)
 		}
 	}
 }
