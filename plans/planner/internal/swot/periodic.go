@@ -108,21 +108,21 @@ func (w *swot) estimatePeriodic(groups, width float64) float64 {
 // bestPeriodic returns the periodic pattern with the least greedy time, or nil if none is below known, and all patterns
 // that it tried, best first. When ctx ends, it returns the best so far. It tries at least one.
 func (w *swot) bestPeriodic(ctx context.Context, known float64) (best scored, tried []scored) {
-	best.us = known
+	best.US = known
 	for i, p := range w.periodics() {
 		if i > 0 && ctx.Err() != nil {
 			break
 		}
 		u := p.build(w)
-		us, ok := w.estimate(u, best.us)
+		us, ok := w.estimate(u, best.US)
 		if !ok {
 			continue
 		}
 		tried = append(tried, scored{u, us})
-		if us < best.us-model.Tolerance(us) {
+		if us < best.US-model.Tolerance(us) {
 			best = scored{u, us}
 		}
 	}
-	slices.SortStableFunc(tried, func(a, b scored) int { return cmp.Compare(a.us, b.us) })
+	slices.SortStableFunc(tried, func(a, b scored) int { return cmp.Compare(a.US, b.US) })
 	return best, tried
 }

@@ -23,174 +23,96 @@ const (
 // is better.
 func (w *swot) search(ctx context.Context, o effort.Search, seeds []pattern, known float64) (pattern, bool) {
 	total := int64(o.Operations())
-	s := &searcher{
-		w:      w,
-		meter:  &timing.Meter{Ctx: ctx, Timing: &w.t, Limit: total},
-		rng:    rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)),
-		bestUS: known,
-		floor:  w.m.Bound.Total,
-		suffix: w.m.Suffix(),
+	s := &searcher{w: w, suffix: w.m.Suffix()}
+	s.Walk = Walk[pattern, uint64]{
+		Meter:    &timing.Meter{Ctx: ctx, Timing: &w.t, Limit: total},
+		Rng:      rand.New(rand.NewPCG(uint64(o.Seed), 0x5107)),
+		Starts:   4,
+		Best:     scored{US: known},
+		Floor:    w.m.Bound.Total,
+		Estimate: w.estimate,
+		Evaluate: func(u pattern, cutoff float64) (float64, bool) { return w.evaluate(u, len(u), cutoff) },
+		Lean:     w.lean,
+		Mutate:   s.mutate,
 	}
-	w.t.Stop = s.meter.Late
+	w.t.Stop = s.Meter.Late
 	defer func() { w.t.Stop = nil }() // the plan of what is found is timed in any case
 	switch {
 	case w.m.Units == 1: // there is one pattern, and nothing to divide
-		s.fast = true
+		s.Fast = true
 		s.seed(seeds)
-		return s.best, w.exclude && w.t.Barriers()
+		return s.Best.Pattern, w.exclude && w.t.Barriers()
 	case len(w.page) > timing.ExactSteps || !w.t.Barriers():
-		s.fast = true
+		s.Fast = true
 		s.seed(seeds)
-		s.anneals(total, 0.02)
-		return s.best, false
+		s.Anneals(total, 4, 0.02)
+		return s.Best.Pattern, false
 	}
-	return s.best, s.small(seeds, total) && w.exclude
+	return s.Best.Pattern, s.small(seeds, total) && w.exclude
 }
 
 // small searches a problem on which every pattern can be timed exactly. It reports whether branch and bound has closed.
 func (s *searcher) small(seeds []pattern, total int64) bool {
-	b := s.meter
+	b := s.Meter
 	leaves := math.Pow(math.Exp2(float64(s.w.m.Units))-1, float64(len(s.w.page)))
 	if leaves <= exactLeaves {
-		if s.seed(seeds); !s.done() && s.exact() {
+		if s.seed(seeds); !s.Done() && s.exact() {
 			return true
 		}
 	}
-	s.fast = true
+	s.Fast = true
 	s.seed(seeds)
 	b.Limit = b.Timing.Flops() + total/20
-	s.anneal(0.03)
+	if s.Cur.Pattern != nil {
+		s.Anneal(0.03)
+	}
 	s.retime()
 	b.Limit = b.Timing.Flops() + total/3
-	if !s.done() && s.w.m.Units <= exactUnits && s.exact() {
+	if !s.Done() && s.w.m.Units <= exactUnits && s.exact() {
 		return true
 	}
-	s.anneals(total, 0.02, 0.05, 0.01)
+	s.Anneals(total, 4, 0.02, 0.05, 0.01)
 	return false
-}
-
-// anneals restarts until total operations, with the heats in turn.
-func (s *searcher) anneals(total int64, heats ...float64) {
-	b := s.meter
-	for round := 0; s.cur != nil && !s.done() && b.Timing.Flops() < total && !b.Late(); round++ {
-		b.Limit = min(total, b.Timing.Flops()+total/4)
-		s.restart(round)
-		s.anneal(heats[round%len(heats)])
-	}
-}
-
-// evaluate times a pattern exactly or, while fast, greedily.
-func (s *searcher) evaluate(u pattern, cutoff float64) (float64, bool) {
-	if s.fast {
-		return s.w.estimate(u, cutoff)
-	}
-	return s.w.evaluate(u, len(u), cutoff)
 }
 
 // retime switches from greedy to exact timing.
 func (s *searcher) retime() {
-	s.fast = false
-	kept := s.pool
-	if s.best != nil {
-		kept = append(kept, scored{s.best, s.bestUS})
+	s.Fast = false
+	kept := s.Pool
+	if s.Best.Pattern != nil {
+		kept = append(kept, s.Best)
 	}
 	patterns := make([]pattern, len(kept))
 	for i := range kept {
-		patterns[i] = kept[i].u
+		patterns[i] = kept[i].Pattern
 		s.w.lean(patterns[i])
 	}
 	s.seed(patterns)
 }
 
-// searcher improves a pattern; best is the best one seen.
+// searcher improves a pattern.
 type searcher struct {
+	Walk[pattern, uint64]
 	w      *swot
-	meter  *timing.Meter
-	fast   bool // time greedily
-	rng    *rand.Rand
-	pool   []scored // evaluated seeds, best first
-	cur    pattern
-	curUS  float64
-	best   pattern
-	bestUS float64
-	floor  float64   // proven lower bound
 	suffix []float64 // proven least time of the steps from i on
 }
 
-type scored struct {
-	u  pattern
-	us float64
-}
-
-// done reports whether the best known CCT is the proven bound.
-func (s *searcher) done() bool { return s.bestUS <= s.floor+model.Tolerance(s.floor) }
+type scored = Scored[pattern]
 
 func (s *searcher) seed(seeds []pattern) {
-	s.pool = nil
+	s.Pool = nil
 	for i, u := range seeds {
-		if i > 0 && s.meter.Late() {
+		if i > 0 && s.Meter.Late() {
 			break
 		}
-		if us, ok := s.evaluate(u, math.Inf(1)); ok {
-			s.pool = append(s.pool, scored{u, us})
-			s.record(u, us)
+		if us, ok := s.Time(u, math.Inf(1)); ok {
+			s.Pool = append(s.Pool, scored{u, us})
+			s.Record(u, us)
 		}
 	}
-	slices.SortStableFunc(s.pool, func(a, b scored) int { return cmp.Compare(a.us, b.us) })
-	if len(s.pool) > 0 {
-		s.cur, s.curUS = slices.Clone(s.pool[0].u), s.pool[0].us
-	}
-}
-
-// record keeps a pattern that is better than the best. It first drops the uses that the greedy timing leaves empty.
-func (s *searcher) record(u pattern, us float64) {
-	if us >= s.bestUS-model.Tolerance(us) {
-		return
-	}
-	s.best, s.bestUS = slices.Clone(u), us
-	if s.fast {
-		s.bestUS = s.w.lean(s.best)
-	}
-}
-
-// restart goes back to the best pattern, or to one of the better seeds.
-func (s *searcher) restart(round int) {
-	if round%3 == 2 && len(s.pool) > 1 {
-		c := s.pool[1+(round/3)%min(4, len(s.pool)-1)]
-		s.cur, s.curUS = slices.Clone(c.u), c.us
-		return
-	}
-	if s.best != nil {
-		s.cur, s.curUS = slices.Clone(s.best), s.bestUS
-	}
-}
-
-// anneal walks from the current pattern until the meter's limit. It accepts a random change if the new CCT is below a
-// random threshold, so the timing program can give up on a bad pattern early. The temperature falls from heat times
-// the CCT.
-func (s *searcher) anneal(heat float64) {
-	if s.cur == nil {
-		return
-	}
-	begin := s.meter.Timing.Flops()
-	span := float64(s.meter.Limit - begin)
-	next := make(pattern, len(s.cur))
-	for !s.meter.Spent() && !s.done() {
-		progress := float64(s.meter.Timing.Flops()-begin) / span
-		temperature := heat * s.curUS * math.Pow(0.005, progress)
-		copy(next, s.cur)
-		if !s.mutate(next) {
-			s.meter.Timing.Spend(len(next))
-			continue
-		}
-		cutoff := s.curUS - temperature*math.Log(1-s.rng.Float64())
-		us, ok := s.evaluate(next, cutoff)
-		if !ok {
-			continue
-		}
-		s.cur, next = next, s.cur
-		s.curUS = us
-		s.record(s.cur, us)
+	slices.SortStableFunc(s.Pool, func(a, b scored) int { return cmp.Compare(a.US, b.US) })
+	if len(s.Pool) > 0 {
+		s.GoTo(s.Pool[0])
 	}
 }
 
@@ -198,25 +120,25 @@ func (s *searcher) anneal(heat float64) {
 // anything changed.
 func (s *searcher) mutate(u pattern) bool {
 	units := s.w.m.Units
-	i := s.rng.IntN(len(u))
-	a := s.rng.IntN(units)
+	i := s.Rng.IntN(len(u))
+	a := s.Rng.IntN(units)
 	bit := uint64(1) << a
-	switch k := s.rng.IntN(10); {
+	switch k := s.Rng.IntN(10); {
 	case k < 5 || units == 1: // a unit joins or leaves a step
 		u[i] ^= bit
 		return u[i] != 0
 	case k < 7: // another unit takes its place
-		other := uint64(1) << s.rng.IntN(units)
+		other := uint64(1) << s.Rng.IntN(units)
 		if u[i]&bit == 0 || u[i]&other != 0 {
 			return false
 		}
 		u[i] ^= bit | other
 		return true
 	case k < 9: // two units exchange what they do in a range of steps
-		c := s.rng.IntN(units)
+		c := s.Rng.IntN(units)
 		end := len(u)
 		if k == 8 {
-			end = min(len(u), i+1+s.rng.IntN(4))
+			end = min(len(u), i+1+s.Rng.IntN(4))
 		}
 		return exchangeBits(u[i:end], a, c)
 	default: // a unit moves its work in one step to a neighbouring step
@@ -334,7 +256,7 @@ func (b *brancher) initialClasses() {
 
 func (b *brancher) branch(i int) bool {
 	s := b.s
-	if s.meter.Spent() {
+	if s.Meter.Spent() {
 		return false
 	}
 	if i == len(b.u) {
@@ -346,7 +268,7 @@ func (b *brancher) branch(i int) bool {
 			continue
 		}
 		b.u[i] = mask
-		cutoff := s.bestUS - model.Tolerance(s.bestUS)
+		cutoff := s.Best.US - model.Tolerance(s.Best.US)
 		us, ok := s.w.evaluate(b.u, i+1, cutoff-s.suffix[i+1])
 		if !ok {
 			if us < cutoff-s.suffix[i+1] {
@@ -355,7 +277,7 @@ func (b *brancher) branch(i int) bool {
 			continue
 		}
 		if i+1 == len(b.u) {
-			s.record(b.u, us)
+			s.Record(b.u, us)
 			continue
 		}
 		if !b.branch(i + 1) {

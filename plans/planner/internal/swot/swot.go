@@ -44,16 +44,16 @@ func Begin(ctx context.Context, m *model.Model, o effort.Search) *Start {
 		return s
 	}
 	best, tried := s.w.bestPeriodic(ctx, math.Inf(1))
-	if best.u == nil { // times that are not finite
+	if best.Pattern == nil { // times that are not finite
 		s.Best = baseline.PerStep(m)
 		s.Best.Planner = "swot"
 		return s
 	}
 	began := time.Now()
-	s.Best = s.w.emit(best.u, o.Operations()/4)
+	s.Best = s.w.emit(best.Pattern, o.Operations()/4)
 	s.took = time.Since(began)
 	for _, t := range tried[:min(len(tried), mostTried)] {
-		s.seeds = append(s.seeds, t.u)
+		s.seeds = append(s.seeds, t.Pattern)
 	}
 	return s
 }

@@ -35,10 +35,10 @@ func (s *Search) shortenPeriod(plan *plans.Plan, budget float64) *plans.Plan {
 	}
 	emit := func(l layout) *plans.Plan {
 		most := plan.CCTUS + 2*model.Tolerance(plan.CCTUS)
-		if us, ok := s.evaluate(l, most); !ok || us > most {
+		if us, ok := s.Time(l, most); !ok || us > most {
 			return nil
 		}
 		return w.emit(l, budget)
 	}
-	return timeline.ShortenPeriod(w.m, s.best.l, plan, neighbours, emit, s.meter.Spent)
+	return timeline.ShortenPeriod(w.m, s.Best.Pattern, plan, neighbours, emit, s.Meter.Spent)
 }

@@ -100,7 +100,7 @@ func (s *Search) others(l layout, noise float64) {
 	for i := range steps {
 		work := w.t.Work[i]
 		if noise > 0 {
-			work *= math.Exp(noise * (2*s.rng.Float64() - 1))
+			work *= math.Exp(noise * (2*s.Rng.Float64() - 1))
 		}
 		a.work[i] = [2]float64{work, work}
 	}
@@ -126,7 +126,7 @@ func (s *Search) lineups(team []int, noise float64) {
 	w, a := s.w, &s.answer
 	a.lineups = a.lineups[:0]
 	for c := range w.sets {
-		if c != w.start[team[0]] && noise > 0 && s.rng.Float64() < noise {
+		if c != w.start[team[0]] && noise > 0 && s.Rng.Float64() < noise {
 			continue
 		}
 		a.lineups = append(a.lineups, lineup{c, c})
@@ -147,7 +147,7 @@ func (s *Search) plan(start int) {
 		}
 	}
 	for i := range w.kind {
-		if s.meter.Late() {
+		if s.Meter.Late() {
 			return // and there is no answer
 		}
 		quickest := -1

@@ -6,76 +6,54 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"lightpath/plans/planner/internal/model"
+	"lightpath/plans/planner/internal/swot"
 	"lightpath/plans/planner/internal/timing"
 )
 
-// Search improves a layout; best is the best one seen.
+// Search improves a layout.
 type Search struct {
+	swot.Walk[layout, cell]
 	w        *weaver
-	meter    *timing.Meter
-	fast     bool // time greedily
-	rng      *rand.Rand
 	short    [][]cell // per step: the cells that serve it best, quickest first
-	pool     []woven  // evaluated seeds, best first
-	cur      woven
-	opposite []int   // per setting: the one with its circuits turned round, or none
-	best     woven   // l is nil until there is one
-	floor    float64 // proven lower bound
-	total    int64   // operations of the whole search
+	opposite []int    // per setting: the one with its circuits turned round, or none
+	total    int64    // operations of the whole search
 	answer   responder
 }
 
-type woven struct {
-	l  layout
-	us float64
-}
+type woven = swot.Scored[layout]
 
-func (s woven) clone() woven { return woven{slices.Clone(s.l), s.us} }
+// newSearch returns a search without seeds.
+func newSearch(w *weaver, meter *timing.Meter, rng *rand.Rand, floor float64) *Search {
+	s := &Search{w: w}
+	s.Walk = swot.Walk[layout, cell]{Meter: meter, Rng: rng, Starts: 6, Best: woven{US: math.Inf(1)}, Floor: floor,
+		Estimate: w.estimate, Evaluate: w.evaluate, Lean: w.lean, Mutate: s.mutate}
+	return s
+}
 
 // shortlist is the number of cells per step for random changes.
 const shortlist = 10
-
-func (s *Search) done() bool { return s.best.us <= s.floor+model.Tolerance(s.floor) }
-
-func (s *Search) evaluate(l layout, cutoff float64) (float64, bool) {
-	if s.fast {
-		return s.w.estimate(l, cutoff)
-	}
-	return s.w.evaluate(l, cutoff)
-}
-
-// record keeps a layout that is better than the best. It first drops the uses that the greedy timing leaves empty.
-func (s *Search) record(l layout, us float64) {
-	if us >= s.best.us-model.Tolerance(us) {
-		return
-	}
-	s.best = woven{slices.Clone(l), us}
-	if s.fast {
-		s.best.us = s.w.lean(s.best.l)
-	}
-}
 
 // try evaluates a seed into the pool.
 func (s *Search) try(l layout) (float64, bool) {
 	if l == nil || !s.w.served(l) {
 		return 0, false
 	}
-	us, ok := s.evaluate(l, math.Inf(1))
+	us, ok := s.Time(l, math.Inf(1))
 	if !ok {
 		return us, false
 	}
-	s.record(l, us)
-	s.pool = append(s.pool, woven{slices.Clone(l), us})
+	s.Record(l, us)
+	s.Pool = append(s.Pool, woven{Pattern: slices.Clone(l), US: us})
 	return us, true
 }
 
 // sortPool sorts the pool and removes duplicates.
 func (s *Search) sortPool() {
-	slices.SortStableFunc(s.pool, func(a, b woven) int { return cmp.Compare(a.us, b.us) })
-	s.pool = slices.CompactFunc(s.pool, func(a, b woven) bool { return a.us == b.us && slices.Equal(a.l, b.l) })
-	if len(s.pool) > 64 {
-		s.pool = s.pool[:64]
+	slices.SortStableFunc(s.Pool, func(a, b woven) int { return cmp.Compare(a.US, b.US) })
+	s.Pool = slices.CompactFunc(s.Pool, func(a, b woven) bool { return a.US == b.US && slices.Equal(a.Pattern, b.Pattern) })
+	s.Pool = s.Pool[:min(len(s.Pool), 64)]
+	if len(s.Pool) > 0 {
+		s.GoTo(s.Pool[0])
 	}
 }
 
@@ -124,75 +102,29 @@ func (s *Search) ranking(step int) []cell {
 
 // retime switches from greedy to exact timing.
 func (s *Search) retime() {
-	s.fast = false
-	kept := slices.Clone(s.pool[:min(len(s.pool), 16)])
-	best := s.best
-	if best.l != nil {
+	s.Fast = false
+	kept := slices.Clone(s.Pool[:min(len(s.Pool), 16)])
+	best := s.Best
+	if best.Pattern != nil {
 		kept = append([]woven{best}, kept...)
 	}
-	s.best, s.pool = woven{us: math.Inf(1)}, nil
+	s.Best, s.Pool = woven{US: math.Inf(1)}, nil
 	for _, k := range kept {
-		l := slices.Clone(k.l)
+		l := slices.Clone(k.Pattern)
 		s.w.lean(l)
 		s.try(l)
 	}
-	if s.best.l == nil { // out of time
-		s.best = best
+	if s.Best.Pattern == nil { // out of time
+		s.Best = best
 	}
 	s.sortPool()
-}
-
-// anneals restarts until limit operations, with the heats in turn.
-func (s *Search) anneals(limit int64, parts int64, heats ...float64) {
-	b := s.meter
-	for round := 0; len(s.pool) > 0 && !s.done() && b.Timing.Flops() < limit && !b.Late(); round++ {
-		b.Limit = min(limit, b.Timing.Flops()+max(1, limit/parts))
-		s.restart(round)
-		s.anneal(heats[round%len(heats)])
-	}
-}
-
-// restart goes back to the best layout, or to one of the better seeds.
-func (s *Search) restart(round int) {
-	switch {
-	case round%3 == 2 && len(s.pool) > 1:
-		s.cur = s.pool[1+(round/3)%min(6, len(s.pool)-1)].clone()
-	case s.best.l != nil:
-		s.cur = s.best.clone()
-	default:
-		s.cur = s.pool[0].clone()
-	}
-}
-
-// anneal walks from the current layout until the meter's limit and cools like the search of package swot.
-func (s *Search) anneal(heat float64) {
-	begin := s.meter.Timing.Flops()
-	span := float64(s.meter.Limit - begin)
-	next := make(layout, len(s.cur.l))
-	for !s.meter.Spent() && !s.done() {
-		progress := float64(s.meter.Timing.Flops()-begin) / span
-		temperature := heat * s.cur.us * math.Pow(0.005, progress)
-		copy(next, s.cur.l)
-		if !s.mutate(next) {
-			s.meter.Timing.Spend(len(next))
-			continue
-		}
-		cutoff := s.cur.us - temperature*math.Log(1-s.rng.Float64())
-		us, ok := s.evaluate(next, cutoff)
-		if !ok {
-			continue
-		}
-		s.cur.l, next = next, s.cur.l
-		s.cur.us = us
-		s.record(s.cur.l, us)
-	}
 }
 
 // mutate changes a layout at random and reports whether it changed and serves every step.
 func (s *Search) mutate(l layout) bool {
 	units, steps := s.w.m.Units, len(s.w.kind)
-	i, u := s.rng.IntN(steps), s.rng.IntN(units)
-	switch k := s.rng.IntN(24); {
+	i, u := s.Rng.IntN(steps), s.Rng.IntN(units)
+	switch k := s.Rng.IntN(24); {
 	case k < 6: // a unit joins or leaves a step, or serves it otherwise
 		return s.setCell(l, i, u, s.choose(l, i, u))
 	case k < 9: // a unit goes idle
@@ -204,13 +136,13 @@ func (s *Search) mutate(l layout) bool {
 	case k < 20: // two units exchange what they do in a range of steps
 		end := steps
 		if k < 18 {
-			end = min(steps, i+1+s.rng.IntN(4))
+			end = min(steps, i+1+s.Rng.IntN(4))
 		}
-		return s.exchange(l, i, end, u, s.rng.IntN(units))
+		return s.exchange(l, i, end, u, s.Rng.IntN(units))
 	case k < 22: // a unit does what another does in a range of steps
-		return s.follow(l, i, min(steps, i+1+s.rng.IntN(4)), u, s.rng.IntN(units))
+		return s.follow(l, i, min(steps, i+1+s.Rng.IntN(4)), u, s.Rng.IntN(units))
 	default: // the best answer of a unit, or of several together, to what the others do
-		if s.rng.IntN(4) > 0 {
+		if s.Rng.IntN(4) > 0 {
 			return s.setCell(l, i, u, s.choose(l, i, u))
 		}
 		return s.respond(l, s.someUnits(u), 0.3)
@@ -220,18 +152,18 @@ func (s *Search) mutate(l layout) bool {
 // choose returns a cell for a step and unit: on the setting of the unit's use before or
 // after, or one that serves the step well.
 func (s *Search) choose(l layout, i, u int) cell {
-	switch s.rng.IntN(4) {
+	switch s.Rng.IntN(4) {
 	case 0:
 		if at, c := s.before(l, i, u); at >= 0 {
-			return s.w.fit(c, i, timing.Half(s.rng.IntN(3)))
+			return s.w.fit(c, i, timing.Half(s.Rng.IntN(3)))
 		}
 	case 1:
 		if at, c := s.after(l, i, u); at >= 0 {
-			return s.w.fit(c, i, timing.Half(s.rng.IntN(3)))
+			return s.w.fit(c, i, timing.Half(s.Rng.IntN(3)))
 		}
 	}
 	n := len(s.short[i])
-	return s.short[i][min(s.rng.IntN(n), s.rng.IntN(n))]
+	return s.short[i][min(s.Rng.IntN(n), s.Rng.IntN(n))]
 }
 
 // before returns the last use of a unit before step i and its setting; at is -1 if there is none.
@@ -270,9 +202,9 @@ func (s *Search) stretch(l layout, i, u int) bool {
 	if c == idle {
 		return false
 	}
-	way := 1 - 2*s.rng.IntN(2)
+	way := 1 - 2*s.Rng.IntN(2)
 	changed := false
-	for n := 1 + s.rng.IntN(4); n > 0; n-- {
+	for n := 1 + s.Rng.IntN(4); n > 0; n-- {
 		if i += way; i < 0 || i >= len(s.w.kind) {
 			break
 		}
@@ -301,7 +233,7 @@ func (s *Search) recolour(l layout, i, u int) bool {
 	for at, d := s.after(l, hi, u); at >= 0 && d == c; at, d = s.after(l, hi, u) {
 		hi = at
 	}
-	to := s.choose(l, lo+s.rng.IntN(hi-lo+1), u)
+	to := s.choose(l, lo+s.Rng.IntN(hi-lo+1), u)
 	if to == idle || to.setting() == c {
 		return false
 	}
@@ -346,8 +278,8 @@ func (s *Search) follow(l layout, from, end, a, b int) bool {
 func (s *Search) someUnits(u int) []int {
 	units := s.w.m.Units
 	group := []int{u}
-	for n := s.rng.IntN(units) * s.rng.IntN(2); n > 0; n-- {
-		if v := s.rng.IntN(units); !slices.Contains(group, v) {
+	for n := s.Rng.IntN(units) * s.Rng.IntN(2); n > 0; n-- {
+		if v := s.Rng.IntN(units); !slices.Contains(group, v) {
 			group = append(group, v)
 		}
 	}

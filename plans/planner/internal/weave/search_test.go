@@ -35,8 +35,7 @@ func randomWeaving(t *testing.T, rng *rand.Rand, steps, units int) *Search {
 	}
 	w.add([]circuit.Permutation{circuit.Shift(5, 1)})
 	w.add([]circuit.Permutation{circuit.Shift(5, 4)})
-	s := &Search{w: w, rng: rng, best: woven{us: math.Inf(1)}}
-	s.meter = &timing.Meter{Ctx: context.Background(), Timing: &w.t, Limit: math.MaxInt64}
+	s := newSearch(w, &timing.Meter{Ctx: context.Background(), Timing: &w.t, Limit: math.MaxInt64}, rng, 0)
 	s.list()
 	return s
 }
@@ -66,13 +65,13 @@ func TestWeaveEqualsEnumeration(t *testing.T) {
 	for i := range plantest.Cases(48) {
 		s := randomWeaving(t, rng, 3, 2)
 		w := s.w
-		s.fast = true
+		s.Fast = true
 		s.staggered()
 		s.sortPool()
-		s.meter.Limit = w.t.Flops() + 3e6
+		s.Meter.Limit = w.t.Flops() + 3e6
 		s.retime()
-		s.anneals(s.meter.Limit, 4, 0.05, 0.02)
-		got := s.best.us
+		s.Anneals(s.Meter.Limit, 4, 0.05, 0.02)
+		got := s.Best.US
 		least := math.Inf(1)
 		l := newLayout(len(w.kind), w.m.Units)
 		w.every(l, 0, func() { // stop timing a layout that takes longer than got
@@ -139,12 +138,12 @@ func TestMutateKeepsLayouts(t *testing.T) {
 	for i := range 60 {
 		s := randomWeaving(t, rng, 4, 1+rng.IntN(3))
 		w := s.w
-		s.fast = true
+		s.Fast = true
 		s.staggered()
-		if len(s.pool) == 0 {
+		if len(s.Pool) == 0 {
 			t.Fatalf("problem %d: no seeds", i)
 		}
-		l := slices.Clone(s.pool[0].l)
+		l := slices.Clone(s.Pool[0].Pattern)
 		for range 30 {
 			next := slices.Clone(l)
 			if !s.mutate(next) {

@@ -21,15 +21,10 @@ func New(ctx context.Context, m *model.Model, o effort.Search) *Search {
 	if len(m.Steps) == 0 || !m.P.Forwarding || len(m.Pages) > maxWeaveKinds {
 		return nil
 	}
-	s := &Search{
-		w:     newWeaver(m.Arranged()),
-		rng:   rand.New(rand.NewPCG(uint64(o.Seed), 0x3ea7e)),
-		best:  woven{us: math.Inf(1)},
-		floor: m.Bound.Total,
-		fast:  true,
-		total: int64(o.Operations()),
-	}
-	s.meter = &timing.Meter{Ctx: ctx, Timing: &s.w.t, Limit: s.total}
+	w, total := newWeaver(m.Arranged()), int64(o.Operations())
+	s := newSearch(w, &timing.Meter{Ctx: ctx, Timing: &w.t, Limit: total},
+		rand.New(rand.NewPCG(uint64(o.Seed), 0x3ea7e)), m.Bound.Total)
+	s.Fast, s.total = true, total
 	return s
 }
 
@@ -41,10 +36,10 @@ func (s *Search) greedy() bool {
 // Start searches from scratch, with six tenths of the effort.
 func (s *Search) Start() {
 	w := s.w
-	w.t.Stop = s.meter.Late
+	w.t.Stop = s.Meter.Late
 	defer func() { w.t.Stop = nil }()
 	for _, maps := range weaveSettings(w.m) {
-		if s.meter.Late() {
+		if s.Meter.Late() {
 			return
 		}
 		w.add(maps)
@@ -55,12 +50,12 @@ func (s *Search) Start() {
 	s.sortPool()
 	part := s.total * 6 / 10
 	if s.greedy() {
-		s.anneals(part, 4, 0.02, 0.005)
+		s.Anneals(part, 4, 0.02, 0.005)
 		return
 	}
-	s.anneals(part/6, 16, 0.03)
+	s.Anneals(part/6, 16, 0.03)
 	s.retime()
-	s.anneals(part, 4, 0.02, 0.05, 0.01)
+	s.Anneals(part, 4, 0.02, 0.05, 0.01)
 }
 
 // Finish goes on from the plans of the others and returns the best plan of all.
@@ -74,19 +69,19 @@ func (s *Search) Finish(known *plans.Plan, others []*plans.Plan) *plans.Plan {
 		}
 	}
 	s.list()
-	w.t.Stop = s.meter.Late
+	w.t.Stop = s.Meter.Late
 	for _, l := range seeds {
 		s.try(l)
 	}
 	s.sortPool()
-	s.anneals(s.total, 3, 0.01, 0.03)
+	s.Anneals(s.total, 3, 0.01, 0.03)
 	w.t.Stop = nil
-	if s.best.l == nil {
+	if s.Best.Pattern == nil {
 		return known
 	}
 	budget := float64(s.total) / 8
-	plan := w.emit(s.best.l, budget)
-	s.meter.Limit = w.t.Flops() + s.total/8
+	plan := w.emit(s.Best.Pattern, budget)
+	s.Meter.Limit = w.t.Flops() + s.total/8
 	if plan = s.shortenPeriod(plan, budget/32); timeline.Better(w.m, plan, known) {
 		return plan
 	}
@@ -103,7 +98,7 @@ func (s *Search) rotations() {
 			page[q] = cellOf(id, timing.Both)
 		}
 	}
-	for _, u := range swot.Rotations(s.meter.Ctx, w.m) {
+	for _, u := range swot.Rotations(s.Meter.Ctx, w.m) {
 		l := newLayout(len(w.kind), w.m.Units)
 		for at := range l {
 			if i := at / w.m.Units; u[i]>>(at%w.m.Units)&1 != 0 {
@@ -128,9 +123,9 @@ func (s *Search) staggered() {
 	}
 	s.try(l)
 	s.sortPool()
-	for _, from := range slices.Clone(s.pool[:min(len(s.pool), 4)]) {
+	for _, from := range slices.Clone(s.Pool[:min(len(s.Pool), 4)]) {
 		for part := 1; part < units; part++ {
-			l := slices.Clone(from.l)
+			l := slices.Clone(from.Pattern)
 			s.settle(l, [][]int{everyone[:part], everyone[part:]})
 			var singles [][]int
 			for u := range units {
@@ -144,7 +139,7 @@ func (s *Search) staggered() {
 // settle lets the groups answer in turn while this improves the layout.
 func (s *Search) settle(l layout, groups [][]int) {
 	least := math.Inf(1)
-	for stale, g := 0, 0; stale < len(groups) && !s.meter.Spent(); g = (g + 1) % len(groups) {
+	for stale, g := 0, 0; stale < len(groups) && !s.Meter.Spent(); g = (g + 1) % len(groups) {
 		next := slices.Clone(l)
 		stale++
 		if !s.respond(next, groups[g], 0) {
