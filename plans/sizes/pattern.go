@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"lightpath/plans"
 	"lightpath/plans/check"
+	"lightpath/plans/circuit"
 	"lightpath/plans/sim"
 )
 
@@ -93,49 +95,16 @@ func retime(p *plans.Problem, plan *plans.Plan) (*plans.Plan, error) {
 
 // same reports whether two plans have one pattern.
 func same(a, b *plans.Plan) bool {
-	if len(a.Planes) != len(b.Planes) || len(a.Initial) != len(b.Initial) {
-		return false
-	}
-	for j := range a.Initial {
-		if !a.Initial[j].Equal(b.Initial[j]) {
-			return false
-		}
-	}
-	for j := range a.Planes {
-		if len(a.Planes[j]) != len(b.Planes[j]) {
-			return false
-		}
-		for i := range a.Planes[j] {
-			if !sameEntry(&a.Planes[j][i], &b.Planes[j][i]) {
-				return false
-			}
-		}
-	}
-	return true
+	return slices.EqualFunc(a.Initial, b.Initial, circuit.Permutation.Equal) &&
+		slices.EqualFunc(a.Planes, b.Planes, func(x, y []plans.Entry) bool { return slices.EqualFunc(x, y, sameEntry) })
 }
 
-func sameEntry(e, f *plans.Entry) bool {
-	if e.Kind != f.Kind || e.Step != f.Step || e.Joint != f.Joint || !e.To.Equal(f.To) ||
-		(e.Flows == nil) != (f.Flows == nil) || len(e.Flows) != len(f.Flows) || len(e.Routes) != len(f.Routes) {
-		return false
-	}
-	for k := range e.Flows {
-		if e.Flows[k] != f.Flows[k] {
-			return false
-		}
-	}
-	for k := range e.Routes {
-		r, s := &e.Routes[k], &f.Routes[k]
-		if r.Flow != s.Flow || len(r.Path) != len(s.Path) {
-			return false
-		}
-		for h := range r.Path {
-			if r.Path[h] != s.Path[h] {
-				return false
-			}
-		}
-	}
-	return true
+func sameEntry(e, f plans.Entry) bool {
+	return e.Kind == f.Kind && e.Step == f.Step && e.Joint == f.Joint && e.To.Equal(f.To) &&
+		(e.Flows == nil) == (f.Flows == nil) && slices.Equal(e.Flows, f.Flows) &&
+		slices.EqualFunc(e.Routes, f.Routes, func(r, s plans.Route) bool {
+			return r.Flow == s.Flow && slices.Equal(r.Path, s.Path)
+		})
 }
 
 // between interpolates the bytes of two divisions of one pattern on p, whose steps lie

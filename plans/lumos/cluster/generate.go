@@ -65,12 +65,10 @@ func Generate(s Spec) ([]Job, error) {
 const maxJobs = 1 << 20
 
 func drawSize(u float64) int {
-	k := slices.IndexFunc(sizes, func(s struct {
-		gpus int
-		upTo float64
-	}) bool {
-		return u < s.upTo
-	})
+	k := 0
+	for u >= sizes[k].upTo {
+		k++
+	}
 	return sizes[k].gpus
 }
 
