@@ -169,7 +169,7 @@ func TestDeterministic(t *testing.T) {
 	for _, sharing := range []Sharing{Fair, Critical} {
 		var first *Found
 		for _, workers := range []int{1, 2, 5} {
-			f := fast(t, p, Options{Sharing: sharing, Seed: 3, Workers: workers, Stable: 10})
+			f := fast(t, p, Options{Sharing: sharing, Seed: 3, Workers: workers, stable: 10})
 			if first == nil {
 				first = f
 			}
@@ -194,7 +194,7 @@ func TestTableI(t *testing.T) {
 			require.NoError(t, err)
 			p := newPlanner(t, g)
 			for _, sharing := range []Sharing{Fair, Critical} {
-				f := fast(t, p, Options{Sharing: sharing, Seed: 1, Stable: 15})
+				f := fast(t, p, Options{Sharing: sharing, Seed: 1, stable: 15})
 				s, err := p.Schedule(f.Plan)
 				require.NoError(t, err)
 				if err := check.Check(g, s); err != nil {

@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -14,12 +15,8 @@ type Options struct {
 	Sharing Sharing
 	Seed    uint64
 	Workers int // that judge side by side; 0: one per core. The result does not depend on it.
-	// Stable is the number of generations without a better topology after which the search ends; 0: DefaultStable.
-	Stable int
+	stable  int // generations without a better topology after which the search ends; 0: patience
 }
-
-// DefaultStable is the default of [Options.Stable].
-const DefaultStable = 60
 
 // The shape of the genetic search.
 const (
@@ -31,6 +28,7 @@ const (
 	pFill       = 0.8 // part of the children whose free ports are given away
 	maxMoves    = 3   // mutations of a child, at most
 	generations = 5000
+	patience    = 60 // generations without a better topology
 )
 
 // Found is the result of a search.
@@ -55,10 +53,7 @@ func (p *Planner) Fast(ctx context.Context, o Options) (*Found, error) {
 		s.repair(c)
 	}
 	s.generation(ctx, seeds)
-	if o.Stable <= 0 {
-		o.Stable = DefaultStable
-	}
-	for stable := 0; stable < o.Stable && s.generations < generations && ctx.Err() == nil; stable++ {
+	for stable := 0; stable < cmp.Or(o.stable, patience) && s.generations < generations && ctx.Err() == nil; stable++ {
 		if s.optimal() {
 			break
 		}

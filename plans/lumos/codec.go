@@ -131,7 +131,7 @@ func DecodeCore(data []byte) (*Core, error) {
 		return nil, err
 	}
 	f := file.Fabric
-	c, err := CoreOf(&Configuration{Fabric: f, Even: file.Maps})
+	c, err := configured(&Configuration{Fabric: f, Even: file.Maps})
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,8 @@ func NewCore(f Fabric) (*Core, error) {
 	return c, nil
 }
 
-// CoreOf returns a core with a configuration, and without a requirement.
-func CoreOf(has *Configuration) (*Core, error) {
+// configured returns a core with a configuration, and without a requirement.
+func configured(has *Configuration) (*Core, error) {
 	if err := has.Validate(); err != nil {
 		return nil, err
 	}

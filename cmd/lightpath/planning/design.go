@@ -74,11 +74,9 @@ func (w *warming) choose(ctx context.Context, c schedule.Collective, root int, b
 		root = 0
 	}
 	var choices []*codesign.Choice
-	for i := range min(sampled, len(bytes)) {
-		size := bytes[0]
-		if n := min(sampled, len(bytes)); n > 1 {
-			size = bytes[i*(len(bytes)-1)/(n-1)]
-		}
+	n := min(sampled, len(bytes))
+	for i := range n {
+		size := bytes[i*(len(bytes)-1)/max(1, n-1)]
 		choice, err := codesign.Choose(ctx, codesign.Request{
 			Collective: c, Ranks: w.ranks, Root: root, Bytes: float64(size), Fabric: template, Planner: w.config.Plan.Planner,
 			FixedOrder: true,
