@@ -134,6 +134,22 @@ func TestPlanProblem(t *testing.T) {
 	}
 }
 
+// TestInitialFirst: all planes begin on the first step's circuits, and so the second of an interleaved pair on their
+// inverse.
+func TestInitialFirst(t *testing.T) {
+	for kind, odd := range map[string]int{"simplex": 1, "interleaved": -1} {
+		var p struct{ Initial []circuit.Permutation }
+		text := lightpath.Succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "5",
+			"--bytes", "1M", "--planes", "4", "--bandwidth", "100Gbps", "--circuits", kind, "--initial", "first")
+		require.NoError(t, json.Unmarshal([]byte(text), &p))
+		for j, m := range p.Initial {
+			if want := circuit.Shift(5, []int{1, odd}[j%2]); len(p.Initial) != 4 || !m.Equal(want) {
+				t.Errorf("%s: plane %d of %d: %v, want %v", kind, j, len(p.Initial), m, want)
+			}
+		}
+	}
+}
+
 func TestPlanSolveThroughPipes(t *testing.T) {
 	problem := swotProblem(t, nil)
 	toPipe := lightpath.Succeed(t, problem, "plan", "solve", "--planner", "swot", "--in", "-", "--out", "-",

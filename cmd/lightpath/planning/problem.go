@@ -115,7 +115,14 @@ func (f *problemFlags) setInitial(p *plans.Problem) error {
 		if len(p.Steps) == 0 || p.Steps[0].To == nil {
 			return errors.New("--initial: the first step is no permutation")
 		}
-		p.Initial = slices.Repeat([]circuit.Permutation{p.Steps[0].To}, p.Planes)
+		first := []circuit.Permutation{p.Steps[0].To, p.Steps[0].To}
+		if p.Circuits == plans.Interleaved {
+			first[1] = p.Steps[0].To.Inverse()
+		}
+		p.Initial = make([]circuit.Permutation, p.Planes)
+		for j := range p.Initial {
+			p.Initial[j] = first[j%2]
+		}
 	default:
 		return fmt.Errorf("--initial: %q is none of free, dark, first", f.initial)
 	}
