@@ -146,7 +146,7 @@ func (p *process) rules() {
 		}
 	}
 	for j := range c.Recovered {
-		c.Recovered[j] = p.rule.local[j].Recovered()
+		c.Recovered[j] = p.rule.local[j].Next()
 	}
 	core, err := controller.NewManual(c, p.now)
 	if err != nil {

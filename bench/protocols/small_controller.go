@@ -19,7 +19,7 @@ func (w *small) takeover() error {
 	}
 	if w.token > 1 {
 		for j := range w.records {
-			cfg.Recovered = append(cfg.Recovered, w.records[j].Recovered())
+			cfg.Recovered = append(cfg.Recovered, w.records[j].Next())
 		}
 	}
 	core, err := controller.NewManual(cfg, func() int64 { return w.clock })

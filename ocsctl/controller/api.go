@@ -83,28 +83,28 @@ type LightMeter interface {
 // Intent is a move that ranks or an operator asked for. The core journals it when the first rank posts, so that it
 // is usually durable when the last rank posts.
 type Intent struct {
-	Plane  int
-	Epoch  uint32 // of the plane before the move
-	To     circuit.Permutation
-	Epochs []uint32 // of the ports after the move; nil: Epoch+1 for all
+	Plane  int                 `json:"-"`
+	Epoch  uint32              `json:"epoch"` // of the plane before the move
+	To     circuit.Permutation `json:"to"`
+	Epochs []uint32            `json:"epochs,omitempty"` // of the ports after the move; nil: Epoch+1 for all
 }
 
-// Recovered is the state of a plane in the journal; see [Config.Recovered].
+// Recovered is the state of a plane in the journal; see [Config.Recovered]. JSON is its form there.
 type Recovered struct {
 	// Epoch and Epochs (by port; nil: Epoch for all) are the epochs that ranks know, so that their operations continue.
 	// If the controller before may have published later epochs than the journal has, Epoch is above all of them.
-	Epoch     uint32
-	Epochs    []uint32
-	Map       circuit.Permutation
-	Intent    *Intent          // the last move, if the journal does not have its end
-	Failed    bool             // the plane was out of service
-	Disabled  string           // why an operator disabled the plane; "": not disabled
-	Jobs      []Job            // that have ports on the plane
-	Baselines map[int]Baseline // of the power of ports
-	Moved     map[int]Moved    // ports that are at another port of the switch than in the fabric file
-	Trial     *Trial           // a change that is to be confirmed; nil: none
+	Epoch     uint32              `json:"epoch"`
+	Epochs    []uint32            `json:"epochs,omitempty"`
+	Map       circuit.Permutation `json:"map"`
+	Intent    *Intent             `json:"intent,omitempty"`    // the last move, if the journal does not have its end
+	Failed    bool                `json:"failed,omitempty"`    // the plane was out of service
+	Disabled  string              `json:"disabled,omitempty"`  // why an operator disabled the plane; "": not disabled
+	Jobs      []Job               `json:"jobs,omitempty"`      // that have ports on the plane
+	Baselines map[int]Baseline    `json:"baselines,omitempty"` // of the power of ports
+	Moved     map[int]Moved       `json:"moved,omitempty"`     // ports that an operator has moved at the switch
+	Trial     *Trial              `json:"trial,omitempty"`     // a change that is to be confirmed; nil: none
 	// FailedMoves are the ports that a move has failed at, and why; see [Event.FailedMove].
-	FailedMoves map[int]string
+	FailedMoves map[int]string `json:"failed_moves,omitempty"`
 }
 
 // Journal makes the controller's state durable. Methods are called from the core and must

@@ -245,7 +245,7 @@ func (b *book) recovered() (all []controller.Recovered) {
 		return nil
 	}
 	for j := range b.planes {
-		r := b.planes[j].Recovered()
+		r := b.planes[j].Next()
 		r.Epoch += b.Jump
 		all = append(all, r)
 	}

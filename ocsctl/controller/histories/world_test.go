@@ -150,7 +150,7 @@ func (w *world) rule(number, requests int) {
 	c.Name, c.Token = fmt.Sprint("controller ", number), uint64(number)
 	c.Journal, c.Leading = l.pen, l.pen.leading
 	for j := range w.disk.planes {
-		c.Recovered = append(c.Recovered, w.disk.planes[j].Recovered())
+		c.Recovered = append(c.Recovered, w.disk.planes[j].Next())
 	}
 	began := w.tick()
 	var err error

@@ -34,35 +34,15 @@ type Author struct {
 // planeValue is the stored form of a State. Digest, Name, Token and Time tell operators which map is in force, since
 // when, and by which controller.
 type planeValue struct {
-	Version  int                 `json:"version"`
-	Plane    int                 `json:"plane"`
-	Revision uint64              `json:"revision"`
-	Digest   string              `json:"digest"` // of map
-	Epoch    uint32              `json:"epoch"`
-	Epochs   []uint32            `json:"epochs,omitempty"` // by port
-	Reserved uint32              `json:"reserved"`
-	Map      circuit.Permutation `json:"map"`
-	Intent   *intentValue        `json:"intent,omitempty"`
-	Failed   bool                `json:"failed,omitempty"`
-	Disabled string              `json:"disabled,omitempty"`
-	Past     json.RawMessage     `json:"past,omitempty"` // of version 1: ignored
-	Jobs     []controller.Job    `json:"jobs,omitempty"`
-	// By port.
-	Baselines map[int]controller.Baseline `json:"baselines,omitempty"`
-	Moved     map[int]controller.Moved    `json:"moved,omitempty"`
-	Trial     *controller.Trial           `json:"trial,omitempty"`
-	// By port.
-	FailedMoves map[int]string `json:"failed_moves,omitempty"`
+	Version int    `json:"version"`
+	Plane   int    `json:"plane"`
+	Digest  string `json:"digest"` // of map
+	State
+	Past json.RawMessage `json:"past,omitempty"` // of version 1: ignored
 
 	Name  string    `json:"controller"`
 	Token uint64    `json:"token"`
 	Time  time.Time `json:"time"`
-}
-
-type intentValue struct {
-	Epoch  uint32              `json:"epoch"`
-	To     circuit.Permutation `json:"to"`
-	Epochs []uint32            `json:"epochs,omitempty"` // by port, after the move
 }
 
 // PlaneKey names the state of a plane in a store.
@@ -124,17 +104,8 @@ func softwareOf(data []byte) string {
 
 // EncodePlane writes the state of plane j.
 func EncodePlane(j int, s *State, by Author) ([]byte, error) {
-	v := planeValue{
-		Version: Format, Plane: j, Revision: s.Revision, Digest: digest(s.Map), Epoch: s.Epoch, Epochs: s.Epochs,
-		Reserved: s.Reserved, Map: s.Map, Failed: s.Failed, Disabled: s.Disabled, Jobs: s.Jobs,
-		Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial, FailedMoves: s.FailedMoves,
-		Name: by.Name, Token: by.Token,
-		Time: time.Now().UTC(),
-	}
-	if s.Intent != nil {
-		v.Intent = &intentValue{s.Intent.Epoch, s.Intent.To, s.Intent.Epochs}
-	}
-	return Encode(v)
+	return Encode(planeValue{Version: Format, Plane: j, Digest: digest(s.Map), State: *s, Name: by.Name, Token: by.Token,
+		Time: time.Now().UTC()})
 }
 
 // digest returns a short text by which operators compare maps.
@@ -155,15 +126,10 @@ func DecodePlane(key string, data []byte) (j int, s State, err error) {
 	if err := v.check(key); err != nil {
 		return 0, s, fmt.Errorf("journal: %s: %w: %w", key, err, ErrCorrupt)
 	}
-	s = State{
-		Epoch: v.Epoch, Epochs: v.Epochs, Reserved: v.Reserved, Revision: v.Revision, Map: v.Map, Failed: v.Failed,
-		Disabled: v.Disabled, Jobs: v.Jobs, Baselines: v.Baselines, Moved: v.Moved, Trial: v.Trial,
-		FailedMoves: v.FailedMoves,
-	}
 	if v.Intent != nil {
-		s.Intent = &controller.Intent{Plane: v.Plane, Epoch: v.Intent.Epoch, To: v.Intent.To, Epochs: v.Intent.Epochs}
+		v.Intent.Plane = v.Plane
 	}
-	return v.Plane, s, nil
+	return v.Plane, v.State, nil
 }
 
 func (v *planeValue) check(key string) error {

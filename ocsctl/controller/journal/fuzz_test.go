@@ -11,13 +11,14 @@ import (
 
 // FuzzPlane: a decoded state of a plane is valid, and encodes to the same state.
 func FuzzPlane(f *testing.F) {
-	for _, s := range []State{
-		{Reserved: 1}, {Epoch: 3, Reserved: 9, Revision: 2, Map: circuit.Shift(4, 1), Failed: true, Disabled: "x"},
-		{Epoch: 3, Epochs: []uint32{2, 2, 3, 0}, Reserved: 9, Map: circuit.Shift(4, 1)},
-		{Reserved: 9, Map: circuit.Shift(4, 1), Jobs: []controller.Job{{ID: "1", Ports: []int{3, 0}, Mask: 3, Fixed: true}}},
-		{Reserved: 9, Map: circuit.AllDark(2), Intent: &controller.Intent{Plane: 1, Epoch: 3,
-			To: circuit.Shift(2, 1), Epochs: []uint32{4, 1}}},
+	for _, r := range []controller.Recovered{
+		{}, {Epoch: 3, Map: circuit.Shift(4, 1), Failed: true, Disabled: "x"},
+		{Epoch: 3, Epochs: []uint32{2, 2, 3, 0}, Map: circuit.Shift(4, 1)},
+		{Map: circuit.Shift(4, 1), Jobs: []controller.Job{{ID: "1", Ports: []int{3, 0}, Mask: 3, Fixed: true}}},
+		{Map: circuit.AllDark(2), Intent: &controller.Intent{Plane: 1, Epoch: 3, To: circuit.Shift(2, 1),
+			Epochs: []uint32{4, 1}}},
 	} {
+		s := State{r, 9, 2}
 		value, err := EncodePlane(1, &s, Author{"a", 5})
 		require.NoError(f, err)
 		f.Add(value)

@@ -114,7 +114,7 @@ func (m *Memory) recovered(ports, planes int) ([]controller.Recovered, error) {
 		if err := s.Fits(PlaneKey(j), j, ports, planes); err != nil {
 			return nil, err
 		}
-		at[j] = s.Recovered()
+		at[j] = s.Next()
 	}
 	return at, nil
 }

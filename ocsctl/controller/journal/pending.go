@@ -90,7 +90,7 @@ func (p *Pending) Recovered(ports, planes int) ([]controller.Recovered, error) {
 		if err != nil {
 			return nil, err
 		}
-		slots[j].state, at[j] = s, s.Recovered()
+		slots[j].state, at[j] = s, s.Next()
 	}
 	if len(p.stored) == 0 {
 		at = nil

@@ -13,35 +13,21 @@ import (
 const EpochBlock = 1024
 
 // State is the journal's state of one plane. Intents and events update it, and a store writes it as a whole. The zero
-// value is a plane without a record. Maps are shared and read-only.
+// value is a plane without a record. Maps and slices are shared, and never changed in place.
 type State struct {
-	Epoch    uint32   // the newest epoch that is known to be published
-	Epochs   []uint32 // by port; nil: Epoch for all; never changed in place
-	Reserved uint32   // above every published epoch
-	Revision uint64   // number of changes of Map
-	Map      circuit.Permutation
-	Intent   *controller.Intent
-	Failed   bool
-	Disabled string           // why an operator disabled the plane; "": not disabled
-	Jobs     []controller.Job // that have ports on the plane; never changed in place
-	// By port; never changed in place.
-	Baselines map[int]controller.Baseline
-	Moved     map[int]controller.Moved
-	Trial     *controller.Trial
-	// By port; never changed in place.
-	FailedMoves map[int]string
+	controller.Recovered        // Epoch is the newest one that is known to be published
+	Reserved             uint32 `json:"reserved"` // above every published epoch
+	Revision             uint64 `json:"revision"` // number of changes of Map
 }
 
 // Recorded reports whether the plane has a record.
 func (s *State) Recorded() bool { return s.Map != nil || s.Intent != nil || s.Reserved != 0 }
 
-// Recovered returns the state from which the next controller starts. A plane in service is at the recorded epoch or at
+// Next returns the state from which the next controller starts. A plane in service is at the recorded epoch or at
 // the one after its intent, since only intents advance it. A failed plane may have been restored several times since,
 // and a restore does not wait for a write: it starts at the reserved mark. Epochs of ports are those before the intent.
-func (s *State) Recovered() controller.Recovered {
-	r := controller.Recovered{Epoch: s.Epoch, Epochs: s.Epochs, Map: s.Map, Intent: s.Intent, Failed: s.Failed,
-		Disabled: s.Disabled, Jobs: s.Jobs, Baselines: s.Baselines, Moved: s.Moved, Trial: s.Trial,
-		FailedMoves: s.FailedMoves}
+func (s *State) Next() controller.Recovered {
+	r := s.Recovered
 	if s.Intent != nil {
 		r.Epoch = max(r.Epoch, s.Intent.Epoch+1)
 		if r.Map == nil { // only the target of the intent is known

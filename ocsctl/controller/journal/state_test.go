@@ -14,23 +14,23 @@ import (
 // map the move of the intent has left.
 func TestFailedKeepsDesired(t *testing.T) {
 	before, after := circuit.AllDark(3), circuit.Shift(3, 1)
-	s := State{Epoch: 3, Map: before}
+	s := State{Recovered: controller.Recovered{Epoch: 3, Map: before}}
 	s.Intend(controller.Intent{Epoch: 3, To: after})
 	s.Apply(&controller.Event{Kind: controller.Failed, Epoch: 4, Desired: after})
-	if r := s.Recovered(); !r.Failed || !r.Map.Equal(after) || r.Intent != nil {
+	if r := s.Next(); !r.Failed || !r.Map.Equal(after) || r.Intent != nil {
 		t.Errorf("%+v", r)
 	}
 }
 
 // TestRaisedEpoch: after a takeover, a plane may go on at a later epoch of all ports, without a move.
 func TestRaisedEpoch(t *testing.T) {
-	s := State{Epoch: 3, Epochs: []uint32{3, 1}, Map: circuit.AllDark(2)}
+	s := State{Recovered: controller.Recovered{Epoch: 3, Epochs: []uint32{3, 1}, Map: circuit.AllDark(2)}}
 	s.Intend(controller.Intent{Epoch: 3, To: circuit.Shift(2, 1)})
-	if r := s.Recovered(); !reflect.DeepEqual(r.Epochs, []uint32{3, 1}) {
+	if r := s.Next(); !reflect.DeepEqual(r.Epochs, []uint32{3, 1}) {
 		t.Errorf("%+v", r)
 	}
 	s.Intend(controller.Intent{Epoch: 4, To: circuit.Shift(2, 1)})
-	if r := s.Recovered(); r.Epoch != 5 || r.Epochs != nil {
+	if r := s.Next(); r.Epoch != 5 || r.Epochs != nil {
 		t.Errorf("%+v", r)
 	}
 }
@@ -43,7 +43,7 @@ func TestFirstFormat(t *testing.T) {
 		`"controller":"ocs1","token":3,"time":"2026-01-02T03:04:05Z"}`
 	_, s, err := DecodePlane(PlaneKey(1), []byte(text))
 	require.NoError(t, err)
-	r := s.Recovered()
+	r := s.Next()
 	if r.Epoch != 4 || r.Epochs != nil || !r.Map.Equal(m) || r.Intent == nil || r.Intent.Epochs != nil {
 		t.Errorf("%+v", r)
 	}
@@ -72,7 +72,7 @@ func TestOrdersOfOperators(t *testing.T) {
 	_, back, err := DecodePlane(PlaneKey(1), text)
 	require.NoError(t, err)
 	require.NoError(t, back.Fits("planes/001", 1, 4, 2))
-	r := back.Recovered()
+	r := back.Next()
 	// The light of a port that was moved takes another path.
 	if !reflect.DeepEqual(r.Baselines, map[int]controller.Baseline{3: {DBm: -3, Drop: 1}}) ||
 		!reflect.DeepEqual(r.Moved, map[int]controller.Moved{2: {From: "3/19", To: "5/21"}}) ||

@@ -43,7 +43,7 @@ func (l *ledger) Record(e controller.Event, done func(error)) {
 func (l *ledger) recovered() []controller.Recovered {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return []controller.Recovered{l.state.Recovered()}
+	return []controller.Recovered{l.state.Next()}
 }
 
 func startCore(t testing.TB, c controller.Config) *controller.Core {

@@ -108,9 +108,9 @@ func wants(t *testing.T, err, kind error, words ...string) {
 func TestCorrupt(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
-	encoded, err := journal.EncodePlane(1, &journal.State{Epoch: 3, Epochs: []uint32{3, 3, 1, 2}, Reserved: 9,
-		Map: circuit.Shift(journaltest.Ports, 1), Intent: &controller.Intent{Plane: 1, Epoch: 3,
-			To: circuit.Shift(journaltest.Ports, 2), Epochs: []uint32{4, 4, 1, 3}}}, journal.Author{Token: 1})
+	encoded, err := journal.EncodePlane(1, &journal.State{Reserved: 9, Recovered: controller.Recovered{
+		Epoch: 3, Epochs: []uint32{3, 3, 1, 2}, Map: circuit.Shift(journaltest.Ports, 1), Intent: &controller.Intent{Plane: 1,
+			Epoch: 3, To: circuit.Shift(journaltest.Ports, 2), Epochs: []uint32{4, 4, 1, 3}}}}, journal.Author{Token: 1})
 	require.NoError(t, err)
 	good := string(encoded)
 	if _, _, err := journal.DecodePlane(journal.PlaneKey(1), encoded); err != nil {
