@@ -170,3 +170,23 @@ func TestChangeIsUndoneAfterATakeover(t *testing.T) {
 	r.pass(40 * time.Second)
 	r.wantMaps(one)
 }
+
+// TestChangeIsUndoneOnceSettled: the device of a controller that takes over still moves when the time of a change is
+// over. Ranks have not moved the plane: its map is only not known yet.
+func TestChangeIsUndoneOnceSettled(t *testing.T) {
+	trial := &Trial{Planes: []int{0}, Until: time.Unix(0, 1e9).Add(time.Minute), Before: one, After: two, Who: "ann"}
+	r := newTestRig(t, 4, 1, func(r *testRig, c *Config) {
+		withTimed(r, c)
+		r.dev.next[0], r.dev.due[0] = two, r.now+int64(2*time.Minute)
+		c.Recovered = []Recovered{{Epoch: 5, Map: two, Trial: trial}}
+	})
+	r.pass(90 * time.Second)
+	if r.plane(0).Trial == nil {
+		t.Fatal("the change is forgotten")
+	}
+	for range 2 { // the device has settled, before and after the undo
+		r.pass(time.Minute)
+		r.timed.news(0)
+	}
+	r.wantMaps(one)
+}

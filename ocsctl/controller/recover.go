@@ -34,7 +34,7 @@ func (m *machine) start(now int64) {
 		if pl.unread.Map == nil && m.cfg.Initial != nil {
 			pl.unread.Map = m.cfg.Initial[j]
 		}
-		pl.epoch, pl.off = pl.unread.Epoch, pl.unread.Disabled
+		pl.epoch, pl.desired, pl.off = pl.unread.Epoch, pl.unread.Map, pl.unread.Disabled
 		maps.Copy(pl.baselines, pl.unread.Baselines)
 		maps.Copy(pl.moved, pl.unread.Moved)
 		pl.trial = pl.unread.Trial
@@ -146,7 +146,7 @@ func (m *machine) takeOver(pl *plane, now int64) {
 		return // the device reports when it has settled
 	}
 	r := pl.unread
-	pl.fault, pl.desired = nil, r.Map
+	pl.fault = nil
 	var bad *BadPorts
 	if err == nil {
 		_, bad, err = m.report(pl)

@@ -173,7 +173,7 @@ var mutants = []mutant{
 	{"takes a drifted map over", recoverFile,
 		"case !observed.Equal(pl.desired):", "case false:", false},
 	{"forgets disable in a restart", recoverFile,
-		"pl.unread.Epoch, pl.unread.Disabled", "pl.unread.Epoch, \"\"", false},
+		"pl.unread.Map, pl.unread.Disabled", "pl.unread.Map, \"\"", false},
 	{"takes a dark plane over", recoverFile,
 		"if err == nil {\n\t\t_, bad, err = m.report(pl)", "if false {\n\t\t_, bad, err = m.report(pl)", true},
 	{"keeps failures in the journal", recoverFile,
