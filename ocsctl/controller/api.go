@@ -214,6 +214,7 @@ type PlaneSnapshot struct {
 	Target   circuit.Permutation `json:"target,omitempty"`  // while Waiting or Moving
 	Posted   []int               `json:"posted,omitempty"`  // ports
 	Missing  []int               `json:"missing,omitempty"`
+	Waiting  string              `json:"-"`                  // see Controller.Waiting; clients do not get it
 	Unlit    []int               `json:"unlit,omitempty"`    // ports whose circuit receives no light
 	Dim      []int               `json:"dim,omitempty"`      // ports that receive less than their baseline; see Baseline
 	Out      []PortOut           `json:"out,omitempty"`      // ports out of service, while the plane serves others

@@ -263,3 +263,13 @@ func TestSetAfterLostIntent(t *testing.T) {
 		t.Errorf("set again: %v, moves %v", *again, r.dev.moves)
 	}
 }
+
+// TestWaitingNamesTheOrder: a plane that waits for the journal, because an operator sets it, does not wait for ports.
+func TestWaitingNamesTheOrder(t *testing.T) {
+	var j *testJournal
+	r := newTestRig(t, 3, 1, journaled(&j))
+	r.set(0, circuit.Shift(3, 2))
+	if got := r.core.Waiting(0); got != "plane p0 epoch 0: being set by ann" {
+		t.Error(got)
+	}
+}

@@ -12,7 +12,7 @@ import (
 // Snapshot implements Controller.
 func (c *Core) Snapshot() (Snapshot, error) {
 	var s Snapshot
-	err := c.call(func(now int64) { s = c.machine.snapshot(now) })
+	err := c.Do(func(now int64) { s = c.machine.snapshot(now) })
 	return s, err
 }
 
@@ -22,7 +22,7 @@ func (c *Core) Waiting(plane int) string {
 		return err.Error()
 	}
 	var text string
-	if err := c.call(func(int64) { text = c.machine.waiting(plane) }); err != nil {
+	if err := c.Do(func(int64) { text = c.machine.waiting(c.machine.planes[plane]) }); err != nil {
 		return err.Error()
 	}
 	return text
@@ -112,6 +112,9 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	if p.Reason != "" && !pl.move.on {
 		p.State, p.Cause = Down, pl.cause()
 	}
+	if p.State == Waiting || p.State == Moving {
+		p.Waiting = m.waiting(pl)
+	}
 	return p
 }
 
@@ -140,18 +143,17 @@ func (m *machine) verified(pl *plane) string {
 }
 
 // waiting implements [Controller.Waiting].
-func (m *machine) waiting(plane int) string {
-	pl := m.planes[plane]
-	where := pl.at()
+func (m *machine) waiting(pl *plane) string {
+	where, reason := pl.at(), pl.reason()
 	posted, missing := m.awaitedPorts(pl)
 	switch {
 	case m.over != nil:
 		return where + ": " + m.over.Error()
-	case pl.fault != nil || pl.off != "":
-		return pl.reason()
+	case reason != "":
+		return reason
 	case pl.move.on:
 		return where + ": switching"
-	case m.grace != 0 && len(m.lease.held[plane]) == 0:
+	case m.grace != 0 && len(m.lease.held[pl.index]) == 0:
 		return where + ": no communicator has claimed it since the takeover"
 	case !posted && len(pl.bad) > 0:
 		return where + ": " + pl.badText()

@@ -80,7 +80,10 @@ func (f *fake) Snapshot() (controller.Snapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.snap
-	s.Time = time.Now()
+	s.Time, s.Planes = time.Now(), slices.Clone(s.Planes)
+	for j := range s.Planes {
+		s.Planes[j].Waiting = f.waiting[j]
+	}
 	return s, f.err
 }
 
@@ -107,12 +110,6 @@ func (f *fake) watched() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.watchers)
-}
-
-func (f *fake) Waiting(plane int) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.waiting[plane]
 }
 
 // charge names the controller in charge; a test may change it.

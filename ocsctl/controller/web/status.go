@@ -77,7 +77,7 @@ func (s *Server) status(ctx context.Context) Status {
 	}
 	st.Views = make([]PlaneView, len(st.Planes))
 	for j := range st.Planes {
-		st.Views[j] = view(c, &st.Snapshot, j)
+		st.Views[j] = view(&st.Snapshot, j)
 	}
 	st.Uses = uses(&st.Snapshot)
 	st.JobViews = make([]JobView, len(st.Jobs))
@@ -108,12 +108,12 @@ func (st *Status) blameSwitches() {
 }
 
 // view returns facts on plane j that its snapshot lacks.
-func view(c controller.Controller, snap *controller.Snapshot, j int) PlaneView {
+func view(snap *controller.Snapshot, j int) PlaneView {
 	p := &snap.Planes[j]
 	var v PlaneView
 	switch p.State {
 	case controller.Waiting, controller.Moving:
-		v.Waiting = c.Waiting(j)
+		v.Waiting = p.Waiting
 		for _, port := range p.Missing {
 			if port < len(snap.Ports) && !snap.Ports[port].Attached {
 				v.Gone = append(v.Gone, port)
