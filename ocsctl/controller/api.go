@@ -73,13 +73,6 @@ type Reporter interface {
 	Report(plane int) (verified string, unwell error)
 }
 
-// LightMeter is a Device that measures the light of circuits.
-type LightMeter interface {
-	// Unlit returns the ports of a plane, in order, whose circuit receives no light. It returns nil if all do, or
-	// if the device has not measured it.
-	Unlit(plane int) []int
-}
-
 // Intent is a move that ranks or an operator asked for. The core journals it when the first rank posts, so that it
 // is usually durable when the last rank posts.
 type Intent struct {

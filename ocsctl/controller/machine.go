@@ -20,7 +20,6 @@ type machine struct {
 	cfg      *Config
 	timed    bool
 	reporter Reporter
-	meter    LightMeter
 	// portReporter is the device, nil if it does not report ports.
 	portReporter PortReporter
 	planes       []*plane
@@ -122,7 +121,6 @@ func newMachine(
 	}
 	_, m.timed = cfg.Device.(Timed)
 	m.reporter, _ = cfg.Device.(Reporter)
-	m.meter, _ = cfg.Device.(LightMeter)
 	m.portReporter, _ = cfg.Device.(PortReporter)
 	for i, pc := range cfg.Planes {
 		m.planes = append(m.planes, &plane{

@@ -21,11 +21,15 @@ type PortState struct {
 	File     string   `json:"file,omitempty"` // label in the fabric file, if an operator has moved the port
 }
 
-// PortReporter is a Device that reports the ports of its switches, and can change them; see Move.Ports.
+// PortReporter is a Device that reports the ports of its switches and their light. It can change the ports; see
+// Move.Ports.
 type PortReporter interface {
 	// Ports returns the ports of a plane as they were last read, without Baseline, Drop, Dim and File. The caller owns the
 	// result.
 	Ports(plane int) []PortState
+	// Unlit returns the ports of a plane, in order, whose circuit receives no light. It returns nil if all do, or
+	// if the device has not measured it.
+	Unlit(plane int) []int
 }
 
 // Baseline is the power against which the power of a port is compared. The first reading of a port sets it, or an

@@ -16,6 +16,7 @@ type meteredDevice struct {
 }
 
 func (d *meteredDevice) Ports(int) []PortState { return append([]PortState(nil), d.ports...) }
+func (d *meteredDevice) Unlit(int) []int       { return nil }
 
 // power has the switch read a power at a port.
 func (d *meteredDevice) power(port int, dbm float64) {

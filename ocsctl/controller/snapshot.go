@@ -93,8 +93,8 @@ func (m *machine) planeSnapshot(pl *plane) PlaneSnapshot {
 	if pl.fault != nil && !pl.move.on {
 		m.lookAgain(pl, &p)
 	}
-	if m.meter != nil && !pl.move.on {
-		p.Unlit = m.meter.Unlit(pl.index)
+	if m.portReporter != nil && !pl.move.on {
+		p.Unlit = m.portReporter.Unlit(pl.index)
 	}
 	if t := pl.trial; t != nil {
 		p.Trial = &Trial{Planes: t.Planes, Until: t.Until, Who: t.Who}

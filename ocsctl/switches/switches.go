@@ -106,10 +106,8 @@ type move struct {
 }
 
 var (
-	_ controller.Verifier   = (*Device)(nil)
-	_ controller.Reporter   = (*Device)(nil)
-	_ controller.LightMeter = (*Device)(nil)
-
+	_ controller.Verifier     = (*Device)(nil)
+	_ controller.Reporter     = (*Device)(nil)
 	_ controller.PortReporter = (*Device)(nil)
 )
 
@@ -287,7 +285,7 @@ func (d *Device) Report(index int) (verified string, unwell error) {
 	return p.verified, p.unwell()
 }
 
-// Unlit implements controller.LightMeter. The caller owns the result.
+// Unlit implements controller.PortReporter. The caller owns the result.
 func (d *Device) Unlit(index int) []int {
 	p, err := d.plane(index)
 	if err != nil {
