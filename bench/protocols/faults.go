@@ -353,7 +353,8 @@ func (w *world) order(p *process, plane int, what string, target circuit.Permuta
 		if t.good != nil {
 			t.setEpoch = t.good.epoch
 		}
-		err = p.core.BeginSet(plane, target, "operator", done)
+		err = p.core.BeginChange(controller.Change{Planes: []controller.PlaneChange{{Plane: plane, Target: target}}},
+			"operator", done)
 	}
 	if err != nil {
 		w.violate(panics, "%s plane %d: %v", what, plane, fmt.Errorf("%w", err))

@@ -25,7 +25,7 @@ type attachment struct {
 func (c *Core) Attach(s Sink, o AttachOptions) (Attachment, error) {
 	a := &attachment{core: c, sink: s, port: max(o.Port, -1), who: o.Who}
 	var err error
-	if e := c.call(func(now int64) { err = c.machine.attach(a, o, now) }); e != nil {
+	if e := c.Do(func(now int64) { err = c.machine.attach(a, o, now) }); e != nil {
 		return nil, e
 	}
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *attachment) Release(mask, holder uint64) error {
 		return err
 	}
 	var err error
-	if e := a.core.call(func(now int64) { err = a.core.machine.release(a, mask, holder, now) }); e != nil {
+	if e := a.core.Do(func(now int64) { err = a.core.machine.release(a, mask, holder, now) }); e != nil {
 		return e
 	}
 	return err
@@ -67,7 +67,7 @@ func (a *attachment) Release(mask, holder uint64) error {
 // Detach implements Attachment.
 func (a *attachment) Detach(clean bool) {
 	// An error means that the core has stopped. It uses the attachment until its goroutine has ended.
-	if err := a.core.call(func(now int64) { a.core.machine.detach(a, clean, "", now) }); err != nil {
+	if err := a.core.Do(func(now int64) { a.core.machine.detach(a, clean, "", now) }); err != nil {
 		<-a.core.done
 	}
 }

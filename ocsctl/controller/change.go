@@ -58,13 +58,17 @@ const retryUndo = time.Second
 
 // Change implements Controller.
 func (c *Core) Change(change Change, who string) error {
+	return c.await(func(done func(error)) error { return c.BeginChange(change, who, done) })
+}
+
+// BeginChange is Change, without waiting: the core calls done once with the result, from its goroutine. done must not
+// block. If BeginChange returns an error, the core does not call done.
+func (c *Core) BeginChange(change Change, who string, done func(error)) error {
 	if err := c.checkChange(&change); err != nil {
 		return fmt.Errorf("controller: change: %w", err)
 	}
 	change.Planes = slices.Clone(change.Planes)
-	return c.await(func(done func(error)) error {
-		return c.do(func(now int64) { c.machine.change(&change, who, done, now) })
-	})
+	return c.do(func(now int64) { c.machine.change(&change, who, done, now) })
 }
 
 // Confirm implements Controller.
@@ -106,60 +110,51 @@ type changeUnderWay struct {
 	parts  []PlaneChange
 	before []circuit.Permutation
 	failed []error // by part; nil: it is set
-	left   int
 	who    string
 	done   func(error)
 }
 
 // change sets planes together. If it refuses one, it changes none.
 func (m *machine) change(c *Change, who string, done func(error), now int64) {
-	u := &changeUnderWay{parts: c.Planes, failed: make([]error, len(c.Planes)), left: len(c.Planes), who: who, done: done}
+	u := &changeUnderWay{parts: c.Planes, failed: make([]error, len(c.Planes)), who: who, done: done}
 	numbers := make([]int, len(c.Planes))
 	for i := range c.Planes {
 		p := &c.Planes[i]
-		if err := m.maySet(p); err != nil {
+		pl := m.planes[p.Plane]
+		observed, err := m.maySet(pl, p.Target)
+		if err == nil && p.IfCurrent != nil && !observed.Equal(p.IfCurrent) {
+			err = fmt.Errorf("%s: %w: %s", pl, ErrNotCurrent, mismatch(observed, p.IfCurrent))
+		}
+		if err != nil {
 			done(fmt.Errorf("controller: %w", err))
 			return
 		}
 		numbers[i] = p.Plane
-		u.before = append(u.before, m.planes[p.Plane].wanted())
+		u.before = append(u.before, pl.wanted())
 	}
 	if c.DryRun {
 		done(nil)
 		return
 	}
 	until := m.wall(now).Add(c.ConfirmWithin) // one time names the change
+	all := &gather{done: func([]error) { m.changed(u) }}
+	last := all.add()
 	for i := range c.Planes {
-		o := &order{target: c.Planes[i].Target.Clone(), who: who, done: func(err error) { m.part(u, i, err) }}
+		set := all.add()
+		o := &order{target: c.Planes[i].Target.Clone(), who: who, done: func(err error) {
+			u.failed[i] = err
+			set(nil)
+		}}
 		if c.ConfirmWithin > 0 {
 			o.trial = &Trial{Planes: numbers, Until: until, Who: who, Before: u.before[i], After: o.target}
 		}
 		m.set(c.Planes[i].Plane, o, now)
 	}
+	last(nil)
 }
 
-// maySet returns why a plane may not be set now; nil: it may.
-func (m *machine) maySet(p *PlaneChange) error {
-	pl := m.planes[p.Plane]
-	if err := m.operable(pl); err != nil {
-		return err
-	}
-	observed, err := m.read(pl)
-	if err != nil {
-		return fmt.Errorf("%s: %w", pl, err)
-	}
-	if p.IfCurrent != nil && !observed.Equal(p.IfCurrent) {
-		return fmt.Errorf("%s: %w: %s", pl, ErrNotCurrent, mismatch(observed, p.IfCurrent))
-	}
-	return pl.keeps(pl.wanted(), p.Target, nil)
-}
-
-// part takes the result of one plane of a change. After the last one, it undoes the change if a part has failed.
-func (m *machine) part(u *changeUnderWay, i int, err error) {
-	u.failed[i] = err
-	if u.left--; u.left > 0 {
-		return
-	}
+// changed ends a change when all parts have ended. It undoes the change if a part has failed.
+func (m *machine) changed(u *changeUnderWay) {
 	failed := driver.OneLine(u.failed...)
 	if failed == nil || m.over != nil || !slices.Contains(u.failed, nil) {
 		u.done(failed)

@@ -126,7 +126,7 @@ func (c *Core) Bell() *shmring.Bell { return c.bell }
 // AddInbox makes the core collect from i until remove has returned.
 func (c *Core) AddInbox(i Inbox) (remove func(), err error) {
 	change := func(f func([]Inbox) []Inbox) error {
-		return c.call(func(int64) {
+		return c.Do(func(int64) {
 			next := f(slices.Clone(*c.inboxes.Load()))
 			c.inboxes.Store(&next)
 		})
@@ -140,9 +140,6 @@ func (c *Core) AddInbox(i Inbox) (remove func(), err error) {
 		})
 	}, nil
 }
-
-// Do runs f on the core's goroutine and waits for it. Callers read the state of a data path with it.
-func (c *Core) Do(f func(now int64)) error { return c.call(f) }
 
 // do queues a command; the core executes commands in order.
 func (c *Core) do(f func(now int64)) error {
@@ -175,8 +172,8 @@ func (c *Core) drain() {
 	c.running = false
 }
 
-// call queues a command and waits until the core has executed it.
-func (c *Core) call(f func(now int64)) error {
+// Do runs f on the core's goroutine, as a command, and waits for it. Callers read the state of a data path with it.
+func (c *Core) Do(f func(now int64)) error {
 	done := make(chan struct{})
 	if err := c.do(func(now int64) { f(now); close(done) }); err != nil {
 		return err
@@ -290,7 +287,7 @@ func (c *Core) Resign(why error) {
 
 // Set implements Controller.
 func (c *Core) Set(plane int, target circuit.Permutation, who string) error {
-	return c.await(func(done func(error)) error { return c.BeginSet(plane, target, who, done) })
+	return c.Change(Change{Planes: []PlaneChange{{Plane: plane, Target: target}}}, who)
 }
 
 // Disable implements Controller.
@@ -303,18 +300,7 @@ func (c *Core) Enable(plane int, who string) error {
 	return c.await(func(done func(error)) error { return c.BeginEnable(plane, who, done) })
 }
 
-// BeginSet is Set, without waiting: the core calls done once with the result, from its goroutine. done must not block.
-// If BeginSet returns an error, the core does not call done.
-func (c *Core) BeginSet(plane int, target circuit.Permutation, who string, done func(error)) error {
-	if err := c.checkMap(plane, target); err != nil {
-		return fmt.Errorf("controller: set: %w", err)
-	}
-	return c.do(func(now int64) {
-		c.machine.set(plane, &order{target: target.Clone(), who: who, done: done}, now)
-	})
-}
-
-// BeginDisable is to Disable what BeginSet is to Set.
+// BeginDisable is to Disable what BeginChange is to Change.
 func (c *Core) BeginDisable(plane int, reason, who string, done func(error)) error {
 	if err := c.checkPlane(plane); err != nil {
 		return fmt.Errorf("controller: disable: %w", err)
@@ -322,7 +308,7 @@ func (c *Core) BeginDisable(plane int, reason, who string, done func(error)) err
 	return c.do(func(now int64) { c.machine.disable(plane, reason, who, done, now) })
 }
 
-// BeginEnable is to Enable what BeginSet is to Set.
+// BeginEnable is to Enable what BeginChange is to Change.
 func (c *Core) BeginEnable(plane int, who string, done func(error)) error {
 	if err := c.checkPlane(plane); err != nil {
 		return fmt.Errorf("controller: enable: %w", err)

@@ -27,20 +27,13 @@ type order struct {
 // set moves a plane for an operator, from the map that its device has.
 func (m *machine) set(plane int, o *order, now int64) {
 	pl := m.planes[plane]
-	if err := m.operable(pl); err != nil {
-		o.done(fmt.Errorf("controller: %w", err))
-		return
-	}
-	observed, err := m.read(pl)
+	observed, err := m.maySet(pl, o.target)
 	if err != nil {
-		o.done(fmt.Errorf("controller: %s: %w", pl, err))
+		o.done(fmt.Errorf("controller: %w", err))
 		return
 	}
 	if o.job != nil {
 		o.target = circuit.Place(o.job.Ports, m.cfg.Ports).Overlay(nil, observed, o.part)
-	} else if err := pl.keeps(pl.wanted(), o.target, nil); err != nil {
-		o.done(fmt.Errorf("controller: %w", err))
-		return
 	}
 	if pl.fault == nil && !observed.Equal(pl.m) {
 		m.drifted(pl, observed, now) // ranks must not know two maps of one epoch
@@ -54,6 +47,21 @@ func (m *machine) set(plane int, o *order, now int64) {
 	if m.intend(pl, n, now); pl.intent.durable {
 		m.begin(pl, n, now)
 	}
+}
+
+// maySet returns the map that the device of a plane has, or why an operator may not give the plane a map now. A nil
+// target is that of a job, which changes only its own circuits.
+func (m *machine) maySet(pl *plane, target circuit.Permutation) (observed circuit.Permutation, err error) {
+	if err := m.operable(pl); err != nil {
+		return nil, err
+	}
+	if observed, err = m.read(pl); err != nil {
+		return nil, fmt.Errorf("%s: %w", pl, err)
+	}
+	if target != nil {
+		err = pl.keeps(pl.wanted(), target, nil)
+	}
+	return observed, err
 }
 
 // wanted returns the map that the plane should have.

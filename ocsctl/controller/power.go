@@ -65,7 +65,7 @@ func (c *Core) Ports(plane int) (all []PortState, err error) {
 	if err := c.checkPlane(plane); err != nil {
 		return nil, fmt.Errorf("controller: ports: %w", err)
 	}
-	err = c.call(func(int64) { all = c.machine.portStates(c.machine.planes[plane]) })
+	err = c.Do(func(int64) { all = c.machine.portStates(c.machine.planes[plane]) })
 	return all, err
 }
 
