@@ -34,8 +34,9 @@ type Config struct {
 
 	Name    string // of the controller
 	Version string // of the software
-	// Apply adds a rule and its recovered state to the controller's configuration. nil: no state outlives the switch.
-	Apply func(*controller.Config)
+	// Rule has the rule of the controller and its recovered state; see lead.Options. The zero value: no state outlives
+	// the switch.
+	Rule controller.Config
 }
 
 // PlaneConfig describes one plane.
@@ -86,11 +87,7 @@ func (c Config) complete() (*Config, error) {
 
 // controller returns the configuration of the controller.
 func (c *Config) controller() controller.Config {
-	cc := controller.Config{
-		Name: c.Name, Ports: c.Ports, Planes: c.Planes, Initial: c.Initial, Device: c.Device, Forgive: true,
-	}
-	if c.Apply != nil {
-		c.Apply(&cc)
-	}
+	cc := c.Rule
+	cc.Name, cc.Ports, cc.Planes, cc.Initial, cc.Device, cc.Forgive = c.Name, c.Ports, c.Planes, c.Initial, c.Device, true
 	return cc
 }

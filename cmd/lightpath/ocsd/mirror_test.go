@@ -21,7 +21,6 @@ import (
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
-	"lightpath/ocsctl/controller/lead"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/device/scpi"
@@ -173,7 +172,7 @@ func TestRulesKeepNoSockets(t *testing.T) {
 		return n
 	}
 	before := sockets()
-	core, err := p.build(lead.Rule{Token: 1})
+	core, err := p.build(controller.Config{Token: 1})
 	require.NoError(t, err)
 	assert.NoError(t, core.Set(0, circuit.Shift(3, 1), "ann"))
 	core.Close()

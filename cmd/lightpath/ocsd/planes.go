@@ -11,7 +11,6 @@ import (
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/internal/files"
 	"lightpath/ocsctl/controller"
-	"lightpath/ocsctl/controller/lead"
 	"lightpath/ocsctl/controller/web"
 	"lightpath/ocsctl/device"
 	"lightpath/ocsctl/emulator"
@@ -26,7 +25,7 @@ import (
 // dataPlane is the planes of a controller, and the way in which ranks of this host reach them.
 type dataPlane interface {
 	// build starts the core of a rule.
-	build(lead.Rule) (*controller.Core, error)
+	build(rule controller.Config) (*controller.Core, error)
 	// serve shows it to the ranks of this host; stop ends that.
 	serve(*controller.Core) (stop func(), err error)
 	// close releases the resources of build. The core has been closed before.
@@ -50,16 +49,16 @@ type memoryPlane struct {
 	server *emulator.Server
 }
 
-func (p *memoryPlane) build(r lead.Rule) (_ *controller.Core, err error) {
+func (p *memoryPlane) build(rule controller.Config) (_ *controller.Core, err error) {
 	if err := p.close(); err != nil {
 		return nil, err
 	}
 	c := emulatorConfig(p.s.o, p.s.f)
-	c.Apply = r.Apply
-	if r.Recovered != nil { // circuits in memory went with their process: they are made again
+	c.Rule = rule
+	if rule.Recovered != nil { // circuits in memory went with their process: they are made again
 		c.Initial = make([]circuit.Permutation, len(c.Planes))
-		for j := range r.Recovered {
-			c.Initial[j] = r.Recovered[j].Map
+		for j := range rule.Recovered {
+			c.Initial[j] = rule.Recovered[j].Map
 		}
 	}
 	if p.server, err = emulator.Start(c); err != nil {
@@ -96,7 +95,7 @@ type kernelPlane struct {
 	device *kernel.Device
 }
 
-func (p *kernelPlane) build(r lead.Rule) (_ *controller.Core, err error) {
+func (p *kernelPlane) build(c controller.Config) (_ *controller.Core, err error) {
 	if err := p.close(); err != nil {
 		return nil, err
 	}
@@ -106,10 +105,10 @@ func (p *kernelPlane) build(r lead.Rule) (_ *controller.Core, err error) {
 		}
 	}()
 	o, f := p.s.o, p.s.f
-	if p.board, err = p.takeOver(r); err != nil {
+	if p.board, err = p.takeOver(&c); err != nil {
 		return nil, err
 	}
-	if r.Recovered == nil {
+	if c.Recovered == nil {
 		for j, m := range o.Initial {
 			if err := p.board.Install(j, m); err != nil {
 				return nil, err
@@ -126,8 +125,7 @@ func (p *kernelPlane) build(r lead.Rule) (_ *controller.Core, err error) {
 	if p.device, err = kernel.NewDevice(p.board, cables); err != nil {
 		return nil, err
 	}
-	c := controller.Config{Name: o.Name, Ports: f.Ranks, Planes: planeConfigs(f), Device: p.device}
-	r.Apply(&c)
+	c.Name, c.Ports, c.Planes, c.Device = o.Name, f.Ranks, planeConfigs(f), p.device
 	return controller.Start(c)
 }
 
@@ -162,14 +160,14 @@ const writerGone = 30 * time.Second
 
 // takeOver opens the panel. A hanging controller stays its writer until it ends, or continues and notices that it was
 // replaced; takeOver waits for that.
-func (p *kernelPlane) takeOver(r lead.Rule) (closingPanel, error) {
+func (p *kernelPlane) takeOver(rule *controller.Config) (closingPanel, error) {
 	told := false
 	for deadline := time.Now().Add(writerGone); ; time.Sleep(20 * time.Millisecond) {
 		panel, err := openPanel(p.s.o, p.s.f)
-		if !errors.Is(err, kernel.ErrBusy) || r.Recovered == nil || time.Now().After(deadline) {
+		if !errors.Is(err, kernel.ErrBusy) || rule.Recovered == nil || time.Now().After(deadline) {
 			return panel, err
 		}
-		if err := r.Leading(); err != nil {
+		if err := rule.Leading(); err != nil {
 			return nil, err
 		}
 		if !told {
@@ -243,7 +241,7 @@ func (p *realPlane) seen(context.Context) ([]web.SwitchHealth, error) {
 	return all, nil
 }
 
-func (p *realPlane) build(r lead.Rule) (_ *controller.Core, err error) {
+func (p *realPlane) build(c controller.Config) (_ *controller.Core, err error) {
 	if err := p.close(); err != nil {
 		return nil, err
 	}
@@ -253,21 +251,20 @@ func (p *realPlane) build(r lead.Rule) (_ *controller.Core, err error) {
 	for j := range planes {
 		planes[j].Labels, planes[j].Spares = f.Planes[j].Ports, f.Planes[j].Spares
 		tables[j] = planes[j].Labels
-		if r.Recovered != nil {
-			tables[j] = controller.PortTable(planes[j].Labels, r.Recovered[j].Moved)
+		if c.Recovered != nil {
+			tables[j] = controller.PortTable(planes[j].Labels, c.Recovered[j].Moved)
 		}
 	}
 	var prober switches.Prober
 	if tokens, ok := kernel.ProberOf(f); ok {
 		p.prober, prober = tokens, tokens
 	}
-	if p.device, err = switchDevice(f, tables, o.Switches, prober, r.Token, p.s.log); err != nil {
+	if p.device, err = switchDevice(f, tables, o.Switches, prober, c.Token, p.s.log); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	p.shown.Store(p.device)
-	c := controller.Config{Name: o.Name, Ports: f.Ranks, Planes: planes, Device: p.device,
-		SettleTimeout: p.device.SettleWithin(), PowerDrop: o.Switches.PowerDrop}
-	r.Apply(&c)
+	c.Name, c.Ports, c.Planes, c.Device = o.Name, f.Ranks, planes, p.device
+	c.SettleTimeout, c.PowerDrop = p.device.SettleWithin(), o.Switches.PowerDrop
 	return controller.Start(c)
 }
 

@@ -13,31 +13,14 @@ import (
 	"lightpath/ocsctl/controller/journal"
 )
 
-// Rule is the part of a core's configuration that depends on the rule.
-type Rule struct {
-	Token     uint64
-	LastSeq   uint64
-	Recovered []controller.Recovered // nil: the journal has no record
-	Before    []controller.RankBefore
-	Journal   controller.Journal
-	Leading   func() error // nil while the rule lasts
-	Log       *slog.Logger
-}
-
-// Apply copies the rule into a core's configuration.
-func (r *Rule) Apply(c *controller.Config) {
-	c.Token, c.LastSeq, c.Recovered, c.Before = r.Token, r.LastSeq, r.Recovered, r.Before
-	c.Journal, c.Leading, c.Log = r.Journal, r.Leading, r.Log
-}
-
 // Options describe the controller to run. Store, Ports, Planes and Build are required.
 type Options struct {
 	Name, Address string        // of this controller, the same as in the store
 	Store         journal.Store // closed by the caller, after Run
 	Ports, Planes int
-	// Build starts the core of a rule, with a configuration that Rule.Apply has completed. An error ends Run, so that
-	// another controller can rule.
-	Build func(Rule) (*controller.Core, error)
+	// Build starts the core of a rule. c has what depends on the rule: Token, LastSeq, Recovered, Before, Journal, Leading
+	// and Log. Build sets the other fields. An error ends Run, so that another controller can rule.
+	Build func(c controller.Config) (*controller.Core, error)
 	// OnLeader connects the core to front ends; stop disconnects it, before the core is closed. An error ends Run.
 	// nil: callers use [Runner.Controller].
 	OnLeader func(*controller.Core) (stop func(), err error)
@@ -184,7 +167,7 @@ func (r *Runner) rule(ctx context.Context, l journal.Leadership) (err error) {
 	if err != nil {
 		log.Warn("the history cannot be read: all ranks are waited for", "error", err)
 	}
-	core, err := r.o.Build(Rule{
+	core, err := r.o.Build(controller.Config{
 		Token: l.Token(), LastSeq: l.LastSeq(), Recovered: at, Before: before, Journal: l, Leading: l.Err, Log: log,
 	})
 	if err != nil {

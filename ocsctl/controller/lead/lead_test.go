@@ -111,11 +111,10 @@ func (r *rule) lastBase() circuit.Permutation {
 func run(t *testing.T, s journal.Store, d controller.Device, change func(*lead.Options)) (r *lead.Runner,
 	stop func() error) {
 	t.Helper()
-	o := lead.Options{Store: s, Ports: ports, Planes: 1, Build: func(r lead.Rule) (*controller.Core, error) {
-		conf := controller.Config{Name: "a", Ports: ports, Planes: []controller.PlaneConfig{{Name: "p"}}, Device: d,
-			Grace: time.Nanosecond}
-		r.Apply(&conf)
-		return controller.Start(conf)
+	o := lead.Options{Store: s, Ports: ports, Planes: 1, Build: func(c controller.Config) (*controller.Core, error) {
+		c.Name, c.Ports, c.Planes = "a", ports, []controller.PlaneConfig{{Name: "p"}}
+		c.Device, c.Grace = d, time.Nanosecond
+		return controller.Start(c)
 	}}
 	if change != nil {
 		change(&o)
@@ -244,16 +243,16 @@ func TestNothingKnown(t *testing.T) {
 func TestErrors(t *testing.T) {
 	broken := errors.New("broken")
 	for name, change := range map[string]func(*lead.Options){
-		"build":     func(o *lead.Options) { o.Build = func(lead.Rule) (*controller.Core, error) { return nil, broken } },
+		"build": func(o *lead.Options) {
+			o.Build = func(controller.Config) (*controller.Core, error) { return nil, broken }
+		},
 		"on leader": func(o *lead.Options) { o.OnLeader = func(*controller.Core) (func(), error) { return nil, broken } },
 		"recovered": func(o *lead.Options) { o.Store = brokenStore{newStore(), broken} },
 	} {
 		s := newStore()
-		o := lead.Options{Store: s, Ports: ports, Planes: 1, Build: func(r lead.Rule) (*controller.Core, error) {
-			conf := controller.Config{Ports: ports, Planes: make([]controller.PlaneConfig, 1),
-				Device: &device{at: circuit.AllDark(ports)}}
-			r.Apply(&conf)
-			return controller.Start(conf)
+		o := lead.Options{Store: s, Ports: ports, Planes: 1, Build: func(c controller.Config) (*controller.Core, error) {
+			c.Ports, c.Planes, c.Device = ports, make([]controller.PlaneConfig, 1), &device{at: circuit.AllDark(ports)}
+			return controller.Start(c)
 		}}
 		change(&o)
 		r, err := lead.New(o)
@@ -266,9 +265,9 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	for field, o := range map[string]lead.Options{
-		"store":   {Ports: 1, Planes: 1, Build: func(lead.Rule) (*controller.Core, error) { return nil, nil }},
+		"store":   {Ports: 1, Planes: 1, Build: func(controller.Config) (*controller.Core, error) { return nil, nil }},
 		"build":   {Store: newStore(), Ports: 1, Planes: 1},
-		"0 ports": {Store: newStore(), Planes: 1, Build: func(lead.Rule) (*controller.Core, error) { return nil, nil }},
+		"0 ports": {Store: newStore(), Planes: 1, Build: func(controller.Config) (*controller.Core, error) { return nil, nil }},
 	} {
 		if _, err := lead.New(o); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
@@ -309,11 +308,10 @@ func TestWaitsOnlyForRanks(t *testing.T) {
 	s, d := newStore(), &device{at: circuit.Shift(ports, 1)}
 	shown := make(chan *controller.Core, 9)
 	run(t, s, d, func(o *lead.Options) {
-		o.Build = func(r lead.Rule) (*controller.Core, error) {
-			conf := controller.Config{Name: "a", Ports: ports, Planes: []controller.PlaneConfig{{Name: "p"}},
-				Device: d, Grace: time.Hour}
-			r.Apply(&conf)
-			return controller.Start(conf)
+		o.Build = func(c controller.Config) (*controller.Core, error) {
+			c.Name, c.Ports, c.Planes = "a", ports, []controller.PlaneConfig{{Name: "p"}}
+			c.Device, c.Grace = d, time.Hour
+			return controller.Start(c)
 		}
 		o.OnLeader = func(c *controller.Core) (func(), error) {
 			shown <- c

@@ -124,7 +124,7 @@ func TestFencedLog(t *testing.T) {
 	t.Cleanup(func() { s.Close() }) //nolint:errcheck // nothing is left to write
 	run(t, s, d, func(o *lead.Options) {
 		build := o.Build
-		o.Build = func(r lead.Rule) (*controller.Core, error) { d.token.Store(r.Token); return build(r) }
+		o.Build = func(c controller.Config) (*controller.Core, error) { d.token.Store(c.Token); return build(c) }
 		o.Logger = slog.New(slog.NewTextHandler(b, nil))
 	})
 	b.has(t, "WARN", "not in charge any more", "token=1")

@@ -38,10 +38,10 @@ func TestStandby(t *testing.T) {
 	r, _ := run(t, s, &device{at: circuit.Shift(ports, 1)}, func(o *lead.Options) {
 		o.Name, o.Address = "ctl1", "localhost:7501"
 		build := o.Build
-		o.Build = func(rule lead.Rule) (*controller.Core, error) {
+		o.Build = func(c controller.Config) (*controller.Core, error) {
 			close(building)
 			<-built
-			return build(rule)
+			return build(c)
 		}
 	})
 	says := func(leader journal.Leader, standby, name string) {

@@ -111,13 +111,10 @@ func start(t *testing.T, name, prefix, socket string, d controller.Device) *memb
 	require.NoError(t, err)
 	m := &member{store: store, ended: make(chan error, 1)}
 	m.runner, err = lead.New(lead.Options{Store: store, Ports: ports, Planes: 1,
-		Build: func(r lead.Rule) (*controller.Core, error) {
-			conf := controller.Config{
-				Name: name, Ports: ports, Planes: []controller.PlaneConfig{{Name: "p0", Reconfig: time.Millisecond}},
-				Device: d, SettleTimeout: journaltest.Patience,
-			}
-			r.Apply(&conf)
-			return controller.Start(conf)
+		Build: func(c controller.Config) (*controller.Core, error) {
+			c.Name, c.Ports, c.Planes = name, ports, []controller.PlaneConfig{{Name: "p0", Reconfig: time.Millisecond}}
+			c.Device, c.SettleTimeout = d, journaltest.Patience
+			return controller.Start(c)
 		}})
 	require.NoError(t, err)
 	var ctx context.Context
