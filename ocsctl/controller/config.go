@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"lightpath/ocsctl"
 	"lightpath/plans/circuit"
 )
 
@@ -89,6 +90,12 @@ type PlaneConfig struct {
 	// Labels are the switch's ports of a plane on a real switch, as the fabric file names them; Spares are ports that may
 	// take their place.
 	Labels, Spares []string
+}
+
+// Info describes the plane to clients.
+func (p *PlaneConfig) Info() ocsctl.PlaneInfo {
+	return ocsctl.PlaneInfo{Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec, Reconfig: p.Reconfig,
+		ReconfigPerPort: p.ReconfigPerPort}
 }
 
 // String names the plane, as all texts for operators and ranks do.

@@ -131,8 +131,7 @@ func (r *controllerServer) serve(version string) {
 	r.addr = l.Addr().String()
 	var infos []ocsctl.PlaneInfo
 	for _, p := range r.Site.planes {
-		infos = append(infos, ocsctl.PlaneInfo{Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec,
-			Reconfig: p.Reconfig})
+		infos = append(infos, p.Info())
 	}
 	r.server, err = rpc.Serve(l, rpc.ServerOptions{
 		Controller: r.inCharge, Ports: r.Site.ports, Planes: infos, DataPlane: ocsctl.DataNone,

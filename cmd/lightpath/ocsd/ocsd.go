@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lightpath/cmd/lightpath/cli"
-	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/journal"
 	"lightpath/ocsctl/controller/journal/etcd"
@@ -216,9 +215,7 @@ func (s *service) serveRPC(ctx context.Context, group *errgroup.Group, r *lead.R
 		CA: s.o.TLS.CA, Cert: s.o.TLS.Cert, Key: s.o.TLS.Key, Log: s.log,
 	}
 	for _, p := range planeConfigs(s.f) {
-		o.Planes = append(o.Planes, ocsctl.PlaneInfo{
-			Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec, Reconfig: p.Reconfig, ReconfigPerPort: p.ReconfigPerPort,
-		})
+		o.Planes = append(o.Planes, p.Info())
 	}
 	server, err := rpc.Serve(l, o)
 	if err != nil {

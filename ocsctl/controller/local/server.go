@@ -82,9 +82,7 @@ func Serve(core *controller.Core, o Options) (*Server, error) {
 	s := &Server{core: core, o: o, sessions: map[*session]struct{}{}, taker: newTaker(len(core.Planes()), core.NumPorts())}
 	s.attached.Store(&[]*session{})
 	for _, p := range core.Planes() {
-		s.planes = append(s.planes, ocsctl.PlaneInfo{
-			Name: p.Name, BandwidthBitsPerSec: p.BandwidthBitsPerSec, Reconfig: p.Reconfig, ReconfigPerPort: p.ReconfigPerPort,
-		})
+		s.planes = append(s.planes, p.Info())
 	}
 	if err := s.open(); err != nil {
 		s.release()
