@@ -172,8 +172,11 @@ func (c *Client) Refused(plane int, holder uint64) error { return c.planes[plane
 // Post asks to move plane from epoch to target, which is copied. Hot path: no allocation, and no
 // system call unless the controller sleeps; only a port that is many epochs ahead uses the socket.
 func (c *Client) Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error {
-	if err := c.check("post", plane, target); err != nil {
-		return err
+	if plane < 0 || plane >= len(c.planes) {
+		return fmt.Errorf("ocs: post: plane %d of %d", plane, len(c.planes))
+	}
+	if len(target) != c.fabric.Ports {
+		return fmt.Errorf("ocs: post: plane %d: target %w", plane, target.Validate(c.fabric.Ports))
 	}
 	if err := c.lost.Load(); err != nil {
 		return *err
@@ -193,16 +196,6 @@ func (c *Client) Post(plane int, epoch uint32, holder uint64, target circuit.Per
 		return nil
 	}
 	return c.send(&message{Type: msgPost, Plane: plane, Epoch: epoch, Holder: holder, Target: target})
-}
-
-func (c *Client) check(what string, plane int, target circuit.Permutation) error {
-	if plane < 0 || plane >= len(c.planes) {
-		return fmt.Errorf("ocs: %s: plane %d of %d", what, plane, len(c.planes))
-	}
-	if len(target) != c.fabric.Ports {
-		return fmt.Errorf("ocs: %s: plane %d: target %w", what, plane, target.Validate(c.fabric.Ports))
-	}
-	return nil
 }
 
 func (c *Client) send(m *message) error {

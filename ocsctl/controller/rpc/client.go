@@ -130,8 +130,11 @@ func (c *Client) Refused(plane int, holder uint64) error { return c.refused[plan
 // where that takes nothing any more, and then not for long; without a controller it is sent when
 // there is one.
 func (c *Client) Post(plane int, epoch uint32, holder uint64, target circuit.Permutation) error {
-	if err := c.check("post", plane, target); err != nil {
-		return err
+	if plane < 0 || plane >= len(c.planes) {
+		return fmt.Errorf("rpc: post: plane %d of %d", plane, len(c.planes))
+	}
+	if err := target.Validate(c.numPorts); err != nil {
+		return fmt.Errorf("rpc: post: plane %d: target %w", plane, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,17 +160,6 @@ func (c *Client) Post(plane int, epoch uint32, holder uint64, target circuit.Per
 	c.upPost.Post = &c.post
 	c.up.Message = &c.upPost
 	c.send(&c.up)
-	return nil
-}
-
-// check checks the arguments of what.
-func (c *Client) check(what string, plane int, target circuit.Permutation) error {
-	if plane < 0 || plane >= len(c.planes) {
-		return fmt.Errorf("rpc: %s: plane %d of %d", what, plane, len(c.planes))
-	}
-	if err := target.Validate(c.numPorts); err != nil {
-		return fmt.Errorf("rpc: %s: plane %d: target %w", what, plane, err)
-	}
 	return nil
 }
 

@@ -44,7 +44,7 @@ func optionalMap(m []int32) (circuit.Permutation, error) {
 	if len(m) == 0 {
 		return nil, nil
 	}
-	return fromMap(m, min(len(m), maxPorts))
+	return fromMap(m, min(len(m), controller.MaxPorts))
 }
 
 func toNano(t time.Time) int64 {

@@ -23,10 +23,8 @@ const ProtocolVersion = 7
 
 // Bounds of what either end accepts. They are far above what honest ends need.
 const (
-	maxPorts    = 4096
-	maxPlanes   = 64
-	maxUp       = 64 << 10 // bytes of a message of a rank or an operator: a map of maxPorts, and more
-	maxDown     = 4 << 20  // bytes of a message of the controller: maps of maxPlanes
+	maxUp       = 64 << 10 // bytes of a message of a rank or an operator: a map of controller.MaxPorts, and more
+	maxDown     = 4 << 20  // bytes of a message of the controller: maps of controller.MaxPlanes
 	maxAcquires = 64       // requests of a session that wait
 	maxAhead    = 64       // posts of one plane that wait
 	maxText     = 1024     // bytes of a text that a peer sends

@@ -23,7 +23,7 @@ import (
 // connection, it returns an error at once.
 // ctx has no effect after Dial has returned.
 func Dial(ctx context.Context, endpoints []string, port int, o Options) (*Client, error) {
-	if port < 0 || port >= maxPorts {
+	if port < 0 || port >= controller.MaxPorts {
 		return nil, fmt.Errorf("rpc: port %d", port)
 	}
 	o.Takeover, o.Silence = cmp.Or(o.Takeover, defaultTakeover), cmp.Or(o.Silence, defaultSilence)
@@ -58,7 +58,7 @@ func Dial(ctx context.Context, endpoints []string, port int, o Options) (*Client
 // begin takes over what the first welcome says.
 func (c *Client) begin(w *ocspb.Welcome) error {
 	ports, planes := int(w.GetPorts()), len(w.GetPlanes())
-	if ports < 1 || ports > maxPorts || planes < 1 || planes > maxPlanes {
+	if ports < 1 || ports > controller.MaxPorts || planes < 1 || planes > controller.MaxPlanes {
 		return fmt.Errorf("welcome: %d ports, %d planes: %w", ports, planes, ErrProtocol)
 	}
 	c.numPorts, c.dataPlane = ports, oneLine(clip(w.GetDataPlane()))

@@ -163,7 +163,7 @@ func receive(stream grpc.ServerStreamingClient[ocspb.Event], f func(controller.E
 // where its answer was lost.
 func (o *Operator) command(ctx context.Context, what string, plane int,
 	call func(ocspb.OperatorsClient, uint32) error) error {
-	if plane < 0 || plane >= maxPlanes {
+	if plane < 0 || plane >= controller.MaxPlanes {
 		return fmt.Errorf("rpc: %s: plane %d", what, plane)
 	}
 	_, at, err := o.inCharge(ctx)

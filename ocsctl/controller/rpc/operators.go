@@ -115,7 +115,7 @@ func (o *operators) Ports(_ context.Context, m *ocspb.PortsRequest) (*ocspb.Port
 
 // SetBaseline makes the present power of ports their baseline.
 func (o *operators) SetBaseline(ctx context.Context, m *ocspb.SetBaselineRequest) (*ocspb.SetBaselineReply, error) {
-	if len(m.GetPorts()) > maxPorts {
+	if len(m.GetPorts()) > controller.MaxPorts {
 		return nil, fmt.Errorf("baseline: %d ports: %w", len(m.GetPorts()), ErrProtocol)
 	}
 	err := o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error {

@@ -92,7 +92,7 @@ func (s *Server) check(h *ocspb.Hello) error {
 	if n := len(h.GetKnown()); n > len(s.o.Planes) {
 		return fmt.Errorf("port %d: known: %d epochs of %d planes: %w", h.GetPort(), n, len(s.o.Planes), ErrProtocol)
 	}
-	if len(h.GetHeld()) > maxPlanes {
+	if len(h.GetHeld()) > controller.MaxPlanes {
 		return fmt.Errorf("port %d: %d leases: %w", h.GetPort(), len(h.GetHeld()), ErrProtocol)
 	}
 	return nil

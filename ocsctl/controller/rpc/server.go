@@ -84,10 +84,10 @@ func newServer(address net.Addr, o ServerOptions) (*Server, error) {
 	switch {
 	case o.Controller == nil:
 		return nil, errors.New("rpc: options: no controller")
-	case o.Ports < 1 || o.Ports > maxPorts:
-		return nil, fmt.Errorf("rpc: options: ports: %d, want 1..%d", o.Ports, maxPorts)
-	case len(o.Planes) < 1 || len(o.Planes) > maxPlanes:
-		return nil, fmt.Errorf("rpc: options: planes: %d, want 1..%d", len(o.Planes), maxPlanes)
+	case o.Ports < 1 || o.Ports > controller.MaxPorts:
+		return nil, fmt.Errorf("rpc: options: ports: %d, want 1..%d", o.Ports, controller.MaxPorts)
+	case len(o.Planes) < 1 || len(o.Planes) > controller.MaxPlanes:
+		return nil, fmt.Errorf("rpc: options: planes: %d, want 1..%d", len(o.Planes), controller.MaxPlanes)
 	}
 	o.Linger, o.Patience, o.Stall = cmp.Or(o.Linger, defaultLinger), cmp.Or(o.Patience, defaultPatience),
 		cmp.Or(o.Stall, defaultStall)
