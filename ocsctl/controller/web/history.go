@@ -61,18 +61,16 @@ func (s *Server) planeName(j int) string {
 	return ""
 }
 
-func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
+func (s *Server) readHistoryPage(r *http.Request) (any, error) {
 	q, err := s.parseQuery(r.URL.Query())
 	if err != nil {
-		reply(w, nil, http.StatusBadRequest, err)
-		return
+		return nil, err
 	}
 	limit := q.Limit
 	q.Limit++ // one more shows whether there are older events
 	events, err := s.readHistory(r.Context(), q)
 	if err != nil {
-		reply(w, nil, http.StatusServiceUnavailable, fmt.Errorf("web: history: %w", err))
-		return
+		return nil, err
 	}
 	page := HistoryPage{}
 	if len(events) > limit {
@@ -83,11 +81,11 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 	for i := range page.Events {
 		page.Events[i].Name = s.planeName(page.Events[i].Plane)
 	}
-	reply(w, page, http.StatusOK, nil)
+	return page, nil
 }
 
 // readHistory reads the journal. It limits the number of concurrent readers.
-func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]controller.Event, error) {
+func (s *Server) readHistory(ctx context.Context, q controller.Query) (events []controller.Event, err error) {
 	if s.o.History == nil {
 		return s.feed.remember(q), nil
 	}
@@ -97,9 +95,12 @@ func (s *Server) readHistory(ctx context.Context, q controller.Query) ([]control
 	case s.history <- struct{}{}:
 		defer func() { <-s.history }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%d others read it: %w", historyReaders, ctx.Err())
+		return nil, fmt.Errorf("web: history: %d others read it: %w", historyReaders, ctx.Err())
 	}
-	return controller.ReadHistory(ctx, s.o.History, q)
+	if events, err = controller.ReadHistory(ctx, s.o.History, q); err != nil {
+		err = fmt.Errorf("web: history: %w", err)
+	}
+	return events, err
 }
 
 // kinds are the kinds of events that a query may select.

@@ -89,9 +89,6 @@ func (m *metrics) observe(e *controller.Event, name string) {
 		m.failures.WithLabelValues(plane, string(e.Cause)).Inc()
 	case controller.Granted:
 		m.lease.Observe(e.Waited.Seconds())
-	case controller.Restored, controller.Released, controller.Attached, controller.Detached, controller.Commanded,
-		controller.Began, controller.Ended, controller.TookOver, controller.Settled, controller.Lost, controller.Measured,
-		controller.Dimmed, controller.Brightened, controller.Remapped, controller.Excluded, controller.Included:
 	}
 }
 

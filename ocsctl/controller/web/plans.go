@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -221,30 +222,35 @@ func occurrences(intervals []Interval, planned []int, switched []controller.Even
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-func (s *Server) servePlans(w http.ResponseWriter, r *http.Request) {
-	list := []planSummary{}
-	if s.o.Plans != nil {
-		plans, err := s.o.Plans(r.Context())
-		if err != nil {
-			reply(w, nil, http.StatusServiceUnavailable, fmt.Errorf("web: plans: %w", err))
-			return
-		}
-		for i := range plans {
-			p := &plans[i]
-			sum := planSummary{Name: p.Name, Title: p.Title, EndUS: p.EndUS, Planes: len(p.Planes)}
-			for _, intervals := range p.Planes {
-				sum.Switches += len(reconfigurations(intervals))
-			}
-			list = append(list, sum)
-		}
+// plans returns the plans to compare with the history.
+func (s *Server) plans(ctx context.Context) (plans []Plan, err error) {
+	if s.o.Plans == nil {
+		return nil, nil
 	}
-	reply(w, list, http.StatusOK, nil)
+	if plans, err = s.o.Plans(ctx); err != nil {
+		err = fmt.Errorf("web: plans: %w", err)
+	}
+	return plans, err
+}
+
+func (s *Server) readPlans(r *http.Request) (any, error) {
+	plans, err := s.plans(r.Context())
+	list := []planSummary{}
+	for i := range plans {
+		p := &plans[i]
+		sum := planSummary{Name: p.Name, Title: p.Title, EndUS: p.EndUS, Planes: len(p.Planes)}
+		for _, intervals := range p.Planes {
+			sum.Switches += len(reconfigurations(intervals))
+		}
+		list = append(list, sum)
+	}
+	return list, err
 }
 
 var errNoPlan = errors.New("there is no such plan")
 
-// servePlan serves the plan of a name, and its executions.
-func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) {
+// readPlan returns the plan of a name, and its executions.
+func (s *Server) readPlan(r *http.Request) (any, error) {
 	v := r.URL.Query()
 	name := v.Get("name")
 	v.Del("name")
@@ -253,27 +259,21 @@ func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) {
 	}
 	q, err := s.parseQuery(v)
 	if err != nil {
-		reply(w, nil, http.StatusBadRequest, err)
-		return
+		return nil, err
 	}
-	var plans []Plan
-	if s.o.Plans != nil {
-		if plans, err = s.o.Plans(r.Context()); err != nil {
-			reply(w, nil, http.StatusServiceUnavailable, fmt.Errorf("web: plans: %w", err))
-			return
-		}
+	plans, err := s.plans(r.Context())
+	if err != nil {
+		return nil, err
 	}
 	at := slices.IndexFunc(plans, func(p Plan) bool { return p.Name == name })
 	if at < 0 {
-		reply(w, nil, http.StatusNotFound, fmt.Errorf("%w: %.80q", errNoPlan, name))
-		return
+		return nil, fmt.Errorf("%w: %.80q", errNoPlan, name)
 	}
 	c := Comparison{Plan: plans[at]}
 	q.Kinds = []controller.EventKind{controller.Switched, controller.Granted, controller.Released}
 	events, err := s.readHistory(r.Context(), q)
 	if err != nil {
-		reply(w, nil, http.StatusServiceUnavailable, fmt.Errorf("web: history: %w", err))
-		return
+		return nil, err
 	}
 	slices.Reverse(events)
 	c.Runs = runs(&c.Plan, events)
@@ -283,5 +283,5 @@ func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) {
 			c.Note = "It switches nothing, so the history cannot tell when it ran."
 		}
 	}
-	reply(w, c, http.StatusOK, nil)
+	return c, nil
 }

@@ -16,23 +16,18 @@ type PortsPage struct {
 	Ports []controller.PortState `json:"ports"` // by port; null if the plane's device does not report them
 }
 
-// servePorts answers with the ports of the plane that the parameter plane names, or with its number.
-func (s *Server) servePorts(w http.ResponseWriter, r *http.Request) {
+// readPortsPage returns the ports of the plane that the parameter plane names, or that has its number.
+func (s *Server) readPortsPage(r *http.Request) (any, error) {
 	j, err := s.parsePlane(r.URL.Query().Get("plane"))
 	if err == nil && j == controller.AnyPlane {
 		err = errors.New("which plane: ?plane=p0")
 	}
 	if err != nil {
-		reply(w, nil, http.StatusBadRequest, fmt.Errorf("%w: %w", errQuery, err))
-		return
+		return nil, fmt.Errorf("%w: %w", errQuery, err)
 	}
 	c, _ := s.o.Controller()
 	ports, err := s.readPorts(r.Context(), c, j)
-	if err != nil {
-		reply(w, nil, http.StatusServiceUnavailable, err)
-		return
-	}
-	reply(w, PortsPage{j, s.planeName(j), ports}, http.StatusOK, nil)
+	return PortsPage{j, s.planeName(j), ports}, err
 }
 
 // readPorts asks the core for the ports of a plane. A core that does not answer costs portReaders goroutines at most.

@@ -121,7 +121,6 @@ func view(snap *controller.Snapshot, j int) PlaneView {
 		}
 	case controller.Down:
 		v.Cause, v.Advice = p.Cause, advices[p.Cause]
-	case controller.Resident:
 	}
 	return v
 }
@@ -214,9 +213,7 @@ func (s *Server) snapshot(ctx context.Context, c controller.Controller) (control
 	}
 }
 
-func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
-	reply(w, s.status(r.Context()), http.StatusOK, nil)
-}
+func (s *Server) readStatus(r *http.Request) (any, error) { return s.status(r.Context()), nil }
 
 // serveHealth reports whether this process works, also as a standby.
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {

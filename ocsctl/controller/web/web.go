@@ -80,12 +80,13 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.mux.Handle("/", http.FileServerFS(files))
-	s.mux.HandleFunc("/api/status", s.serveStatus)
-	s.mux.HandleFunc("/api/history", s.serveHistory)
 	s.mux.HandleFunc("/api/events", s.serveEvents)
-	s.mux.HandleFunc("/api/ports", s.servePorts)
-	s.mux.HandleFunc("/api/plans", s.servePlans)
-	s.mux.HandleFunc("/api/plan", s.servePlan)
+	for path, read := range map[string]func(*http.Request) (any, error){
+		"/api/status": s.readStatus, "/api/history": s.readHistoryPage, "/api/ports": s.readPortsPage,
+		"/api/plans": s.readPlans, "/api/plan": s.readPlan,
+	} {
+		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { reply(w, r, read) })
+	}
 	s.mux.HandleFunc("/healthz", s.serveHealth)
 	s.mux.HandleFunc("/readyz", s.serveReady)
 	s.mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Timeout: requestTimeout,
@@ -119,10 +120,18 @@ type problem struct {
 	Error string `json:"error"`
 }
 
-// reply writes v as JSON or, if err is not nil, the error with status.
-func reply(w http.ResponseWriter, v any, status int, err error) {
+// reply answers a request with what read returns, as JSON, or with its error.
+func reply(w http.ResponseWriter, r *http.Request, read func(*http.Request) (any, error)) {
+	v, err := read(r)
+	status := http.StatusOK
 	if err != nil {
-		v = problem{err.Error()}
+		v, status = problem{err.Error()}, http.StatusServiceUnavailable
+	}
+	switch {
+	case errors.Is(err, errQuery):
+		status = http.StatusBadRequest
+	case errors.Is(err, errNoPlan):
+		status = http.StatusNotFound
 	}
 	body, jsonErr := json.Marshal(v)
 	if jsonErr != nil {
