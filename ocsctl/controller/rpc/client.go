@@ -246,7 +246,7 @@ func (c *Client) Waiting(plane int) (string, error) {
 	if err != nil {
 		return "", fromStatus(err)
 	}
-	return oneLine(clip(reply.GetText())), nil
+	return oneLine(reply.GetText()), nil
 }
 
 // errClosed is why a closed client does nothing.

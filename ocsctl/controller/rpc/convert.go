@@ -102,8 +102,8 @@ func fromJob(j *ocspb.Job) *controller.Job {
 	if j == nil {
 		return nil
 	}
-	return &controller.Job{ID: oneLine(clip(j.GetId())), Name: oneLine(clip(j.GetName())), Ports: fromPorts(j.GetPorts()),
-		Mask: j.GetMask(), Fixed: j.GetFixed(), Since: fromNano(j.GetSinceUnixNano()), Who: oneLine(clip(j.GetWho()))}
+	return &controller.Job{ID: oneLine(j.GetId()), Name: oneLine(j.GetName()), Ports: fromPorts(j.GetPorts()),
+		Mask: j.GetMask(), Fixed: j.GetFixed(), Since: fromNano(j.GetSinceUnixNano()), Who: oneLine(j.GetWho())}
 }
 
 func toPlaneInfo(p ocsctl.PlaneInfo) *ocspb.PlaneInfo {
@@ -115,7 +115,7 @@ func toPlaneInfo(p ocsctl.PlaneInfo) *ocspb.PlaneInfo {
 
 func fromPlaneInfo(p *ocspb.PlaneInfo) ocsctl.PlaneInfo {
 	return ocsctl.PlaneInfo{
-		Name: oneLine(clip(p.GetName())), BandwidthBitsPerSec: p.GetBandwidthBitsPerSec(),
+		Name: oneLine(p.GetName()), BandwidthBitsPerSec: p.GetBandwidthBitsPerSec(),
 		Reconfig: time.Duration(p.GetReconfigNs()), ReconfigPerPort: time.Duration(p.GetReconfigPerPortNs()),
 	}
 }
@@ -299,9 +299,9 @@ func toPortStates(ports []controller.PortState) *ocspb.PortsReply {
 
 func fromPortStates(m *ocspb.PortsReply) (all []controller.PortState) {
 	for _, p := range m.GetPorts() {
-		all = append(all, controller.PortState{Label: oneLine(clip(p.GetLabel())), State: oneLine(clip(p.GetState())),
+		all = append(all, controller.PortState{Label: oneLine(p.GetLabel()), State: oneLine(p.GetState()),
 			Failed: p.GetFailed(), DBm: p.Dbm, Baseline: p.Baseline, Drop: p.GetDrop(), Dim: p.GetDim(),
-			File: oneLine(clip(p.GetFile()))})
+			File: oneLine(p.GetFile())})
 	}
 	return all
 }

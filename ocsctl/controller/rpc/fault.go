@@ -79,7 +79,7 @@ func (e *remoteError) Unwrap() []error { return e.wraps }
 
 // fromFault reads an error from the wire. Codes of newer peers are left out.
 func fromFault(f *ocspb.Fault) *remoteError {
-	e := &remoteError{text: oneLine(clip(f.Text))}
+	e := &remoteError{text: oneLine(f.Text)}
 	if e.text == "" {
 		e.text = "the controller does not say why"
 	}
@@ -133,7 +133,7 @@ func fromStatus(err error) error {
 	if err == nil || !ok {
 		return err
 	}
-	text := oneLine(clip(s.Message()))
+	text := oneLine(s.Message())
 	e := &remoteError{text: text}
 	for _, d := range s.Details() {
 		if f, ok := d.(*ocspb.Fault); ok {
@@ -157,12 +157,12 @@ func fromStatus(err error) error {
 
 func clip(text string) string { return brief.Text(strings.ToValidUTF8(text, "?"), maxText) }
 
-// oneLine makes a text of a peer fit for an error or a log.
+// oneLine makes a text of a peer fit for an error or a log: short, and in one line.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, text)
+	}, clip(text))
 }

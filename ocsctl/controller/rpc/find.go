@@ -61,7 +61,7 @@ func (c *Client) begin(w *ocspb.Welcome) error {
 	if ports < 1 || ports > controller.MaxPorts || planes < 1 || planes > controller.MaxPlanes {
 		return fmt.Errorf("welcome: %d ports, %d planes: %w", ports, planes, ErrProtocol)
 	}
-	c.numPorts, c.dataPlane = ports, oneLine(clip(w.GetDataPlane()))
+	c.numPorts, c.dataPlane = ports, oneLine(w.GetDataPlane())
 	for _, p := range w.GetPlanes() {
 		c.infos = append(c.infos, fromPlaneInfo(p))
 	}

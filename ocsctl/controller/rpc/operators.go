@@ -126,7 +126,7 @@ func (o *operators) SetBaseline(ctx context.Context, m *ocspb.SetBaselineRequest
 
 // Remap moves a port of a plane to another port of its switch.
 func (o *operators) Remap(ctx context.Context, m *ocspb.RemapRequest) (*ocspb.RemapReply, error) {
-	to := oneLine(clip(m.GetTo()))
+	to := oneLine(m.GetTo())
 	err := o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error {
 		return c.Remap(plane, int(m.GetPort()), to, who)
 	})
@@ -137,7 +137,6 @@ func (o *operators) Remap(ctx context.Context, m *ocspb.RemapRequest) (*ocspb.Re
 func (o *operators) Set(ctx context.Context, m *ocspb.SetRequest) (*ocspb.SetReply, error) {
 	c := controller.Change{DryRun: m.GetDryRun(), ConfirmWithin: time.Duration(m.GetConfirmWithinNs())}
 	var numbers []uint32
-	var names []string
 	for _, p := range m.GetPlanes() {
 		part := controller.PlaneChange{Plane: int(p.GetPlane())}
 		var err error
@@ -149,13 +148,10 @@ func (o *operators) Set(ctx context.Context, m *ocspb.SetRequest) (*ocspb.SetRep
 				return nil, fmt.Errorf("set: plane %d: current: %w", p.GetPlane(), err)
 			}
 		}
-		if err := o.server.checkPlane(p.GetPlane()); err != nil {
-			return nil, err
-		}
 		numbers, c.Planes = append(numbers, p.GetPlane()), append(c.Planes, part)
-		names = append(names, o.server.o.Planes[part.Plane].Name)
 	}
-	if err := o.server.allowedPlanes(ctx, false, numbers...); err != nil {
+	names, err := o.server.allowedPlanes(ctx, numbers...)
+	if err != nil {
 		return nil, err
 	}
 	return &ocspb.SetReply{}, o.run(ctx, "planes "+strings.Join(names, ","), m.GetWho(),
@@ -176,7 +172,7 @@ func (o *operators) Enable(ctx context.Context, m *ocspb.EnableRequest) (*ocspb.
 
 // Disable takes a plane out of service.
 func (o *operators) Disable(ctx context.Context, m *ocspb.DisableRequest) (*ocspb.DisableReply, error) {
-	reason := oneLine(clip(m.GetReason()))
+	reason := oneLine(m.GetReason())
 	err := o.operate(ctx, m.GetPlane(), m.GetWho(), func(c controller.Controller, plane int, who string) error {
 		return c.Disable(plane, reason, who)
 	})
@@ -189,7 +185,7 @@ func (o *operators) BeginJob(ctx context.Context, m *ocspb.BeginJobRequest) (*oc
 	if j == nil {
 		return nil, fmt.Errorf("begin job: no job: %w", ErrProtocol)
 	}
-	if err := o.server.allowedPlanes(ctx, true); err != nil {
+	if err := allowedJobs(ctx); err != nil {
 		return nil, fmt.Errorf("begin job: %w", err)
 	}
 	var maps []circuit.Permutation
@@ -213,10 +209,10 @@ func (o *operators) BeginJob(ctx context.Context, m *ocspb.BeginJobRequest) (*oc
 
 // EndJob gives the ports of a job back.
 func (o *operators) EndJob(ctx context.Context, m *ocspb.EndJobRequest) (*ocspb.EndJobReply, error) {
-	if err := o.server.allowedPlanes(ctx, true); err != nil {
+	if err := allowedJobs(ctx); err != nil {
 		return nil, fmt.Errorf("end job: %w", err)
 	}
-	id := oneLine(clip(m.GetId()))
+	id := oneLine(m.GetId())
 	return &ocspb.EndJobReply{}, o.run(ctx, "job "+id, m.GetWho(), func(c controller.Controller, who string) error {
 		return c.EndJob(id, who)
 	})
@@ -225,13 +221,11 @@ func (o *operators) EndJob(ctx context.Context, m *ocspb.EndJobRequest) (*ocspb.
 // operate runs a command on a plane.
 func (o *operators) operate(ctx context.Context, plane uint32, name string,
 	command func(c controller.Controller, plane int, who string) error) error {
-	if err := o.server.checkPlane(plane); err != nil {
+	names, err := o.server.allowedPlanes(ctx, plane)
+	if err != nil {
 		return err
 	}
-	if err := o.server.allowedPlanes(ctx, false, plane); err != nil {
-		return err
-	}
-	return o.run(ctx, "plane "+o.server.o.Planes[plane].Name, name, func(c controller.Controller, who string) error {
+	return o.run(ctx, "plane "+names[0], name, func(c controller.Controller, who string) error {
 		return command(c, int(plane), who)
 	})
 }
@@ -245,7 +239,7 @@ func (o *operators) run(ctx context.Context, what, name string,
 	}
 	by := who(ctx)
 	if name != "" {
-		by = oneLine(clip(name)) + ", " + by
+		by = oneLine(name) + ", " + by
 	}
 	done := make(chan error, 1)
 	go func() { done <- command(core, by) }()

@@ -111,9 +111,9 @@ func identity(ctx context.Context) string {
 	case c == nil:
 		return ""
 	case c.Subject.CommonName != "":
-		return "CN=" + oneLine(clip(c.Subject.CommonName))
+		return "CN=" + oneLine(c.Subject.CommonName)
 	case len(c.DNSNames) > 0:
-		return "DNS=" + oneLine(clip(c.DNSNames[0]))
+		return "DNS=" + oneLine(c.DNSNames[0])
 	}
 	return "serial " + c.SerialNumber.String()
 }

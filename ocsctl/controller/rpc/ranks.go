@@ -83,7 +83,7 @@ func (s *Server) check(h *ocspb.Hello) error {
 		return fmt.Errorf("the rank speaks protocol version %d, controller %s speaks %d: %w", h.GetProtocol(), s.o.Name,
 			ProtocolVersion, ocsctl.ErrVersion)
 	}
-	if err := ocsctl.CheckVersions(oneLine(clip(h.GetVersion())), s.o.Version); err != nil {
+	if err := ocsctl.CheckVersions(oneLine(h.GetVersion()), s.o.Version); err != nil {
 		return err
 	}
 	if int64(h.GetPort()) >= int64(s.o.Ports) {

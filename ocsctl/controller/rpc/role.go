@@ -47,27 +47,35 @@ func allowed(ctx context.Context, method string) error {
 		ErrForbidden)
 }
 
-// allowedPlanes checks planes against those of the certificate. all is a command on all planes.
-func (s *Server) allowedPlanes(ctx context.Context, all bool, planes ...uint32) error {
-	c := certificate(ctx)
-	if c == nil {
-		return nil
+// planesOf returns the names of the planes that the certificate of a call is for; nil: all.
+func planesOf(ctx context.Context) []string {
+	if c := certificate(ctx); c != nil {
+		return mtls.PlanesOf(c)
 	}
-	names := mtls.PlanesOf(c)
-	switch {
-	case names == nil:
-		return nil
-	case all:
-		return fmt.Errorf("the certificate of %s is for planes %v only: %w", identity(ctx), names, ErrForbidden)
-	}
+	return nil
+}
+
+// allowedPlanes checks planes against those of the certificate, and returns their names.
+func (s *Server) allowedPlanes(ctx context.Context, planes ...uint32) (names []string, err error) {
+	own := planesOf(ctx)
 	for _, j := range planes {
 		if err := s.checkPlane(j); err != nil {
-			return err
+			return nil, err
 		}
-		if !slices.Contains(names, s.o.Planes[j].Name) {
-			return fmt.Errorf("the certificate of %s is for planes %v, not for %s: %w", identity(ctx), names,
-				s.o.Planes[j].Name, ErrForbidden)
+		name := s.o.Planes[j].Name
+		if own != nil && !slices.Contains(own, name) {
+			return nil, fmt.Errorf("the certificate of %s is for planes %v, not for %s: %w", identity(ctx), own, name,
+				ErrForbidden)
 		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// allowedJobs returns an error if the certificate is for some planes only: a job may be on any.
+func allowedJobs(ctx context.Context) error {
+	if own := planesOf(ctx); own != nil {
+		return fmt.Errorf("the certificate of %s is for planes %v only: %w", identity(ctx), own, ErrForbidden)
 	}
 	return nil
 }
