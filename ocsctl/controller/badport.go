@@ -48,7 +48,7 @@ func (pl *plane) out() []PortOut {
 	if len(pl.bad) == 0 {
 		return nil
 	}
-	if pl.outAt != nil && same(pl.outAt, pl.m) {
+	if pl.outAt.Equal(pl.m) {
 		return pl.outs
 	}
 	why := map[int]string{}

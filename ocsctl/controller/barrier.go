@@ -50,7 +50,7 @@ func (b *barrier) late(cur uint32, port int, k roundKey, target circuit.Permutat
 	if k.epoch >= cur {
 		return false, nil
 	}
-	if was, known := b.past[k]; known && same(was, target) {
+	if was, known := b.past[k]; known && was.Equal(target) {
 		return true, nil
 	}
 	return true, fmt.Errorf("post of port %d for epoch %d, plane is at %d: %w", port, k.epoch, cur, ocsctl.ErrStaleEpoch)
@@ -68,7 +68,7 @@ func (b *barrier) post(cur uint32, port int, k roundKey, target circuit.Permutat
 		r = b.round(len(target))
 		r.target, r.first, r.began = target, port, now
 		b.rounds[k] = r
-	case !same(r.target, target):
+	case !r.target.Equal(target):
 		return fmt.Errorf("ports %d and %d posted different maps: %w", r.first, port, ocsctl.ErrConflict)
 	}
 	r.posted[port] = true
@@ -130,11 +130,6 @@ func (b *barrier) recheck() {
 	for _, r := range b.rounds {
 		r.from = 0
 	}
-}
-
-// same reports whether two maps are equal; it is fast if they share memory.
-func same(a, b circuit.Permutation) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) || a.Equal(b)
 }
 
 // drop forgets a round.

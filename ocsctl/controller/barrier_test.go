@@ -29,7 +29,7 @@ func TestBarrierForgets(t *testing.T) {
 	post(0, mine, two)
 	post(1, yours, one)
 	m, y := b.rounds[mine], b.rounds[yours]
-	if m.posted[1] || y.posted[0] || !same(m.target, two) || !same(y.target, one) {
+	if m.posted[1] || y.posted[0] || !m.target.Equal(two) || !y.target.Equal(one) {
 		t.Errorf("rounds share posts: %+v, %+v", m, y)
 	}
 	b.done(mine)

@@ -49,8 +49,8 @@ var (
 
 // Bounds of Change.ConfirmWithin.
 const (
-	MinTrial = time.Second
-	MaxTrial = 24 * time.Hour
+	minTrial = time.Second
+	maxTrial = 24 * time.Hour
 )
 
 // retryUndo is the pause before the next attempt to undo a change of a plane that is in use.
@@ -85,8 +85,8 @@ func (c *Core) checkChange(change *Change) error {
 	if len(change.Planes) == 0 {
 		return errors.New("no planes")
 	}
-	if w := change.ConfirmWithin; w != 0 && (w < MinTrial || w > MaxTrial) {
-		return fmt.Errorf("confirm within %v, want %v..%v", w, MinTrial, MaxTrial)
+	if w := change.ConfirmWithin; w != 0 && (w < minTrial || w > maxTrial) {
+		return fmt.Errorf("confirm within %v, want %v..%v", w, minTrial, maxTrial)
 	}
 	seen := map[int]bool{}
 	for i := range change.Planes {

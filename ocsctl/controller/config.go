@@ -48,11 +48,11 @@ type Config struct {
 	// and claim their leases; no other leases are granted. It ends early when every port that is RankUnknown in Before
 	// has a rank.
 	Grace time.Duration
-	// JournalTimeout bounds how long the journal may take to answer; 0: DefaultJournalTimeout.
+	// JournalTimeout bounds how long the journal may take to answer; 0: 10 s.
 	JournalTimeout time.Duration
 	// SettleTimeout bounds how long a device may move beyond the reconfiguration time; 0: one second.
 	SettleTimeout time.Duration
-	// PowerDrop is the loss of received power in dB that makes a port dim; 0: DefaultPowerDrop.
+	// PowerDrop is the loss of received power in dB that makes a port dim; 0: 3 dB.
 	PowerDrop float64
 	// Forgive puts a plane whose device failed back into service, at the map of the device, once all ranks that saw
 	// the failure have detached. It is for emulated switches; real ones wait for an operator.
@@ -73,9 +73,9 @@ const (
 // silent, since the lease of a controller that hangs may expire at once.
 const DefaultGrace = 8 * time.Second
 
-// DefaultJournalTimeout is the time for a journal to answer. It is longer than a store needs to notice that it has lost
+// defaultJournalTimeout is the time for a journal to answer. It is longer than a store needs to notice that it has lost
 // its leadership.
-const DefaultJournalTimeout = 10 * time.Second
+const defaultJournalTimeout = 10 * time.Second
 
 // PlaneConfig describes one plane.
 type PlaneConfig struct {
@@ -138,9 +138,9 @@ func (c Config) Check() error {
 // complete sets defaults and checks all fields; its error names the first bad one.
 func (c Config) complete() (*Config, error) {
 	c.SettleTimeout = cmp.Or(c.SettleTimeout, time.Second)
-	c.PowerDrop = cmp.Or(c.PowerDrop, DefaultPowerDrop)
+	c.PowerDrop = cmp.Or(c.PowerDrop, defaultPowerDrop)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
-	c.JournalTimeout = cmp.Or(c.JournalTimeout, DefaultJournalTimeout)
+	c.JournalTimeout = cmp.Or(c.JournalTimeout, defaultJournalTimeout)
 	switch {
 	case c.Ports < 1 || c.Ports > MaxPorts:
 		return nil, fmt.Errorf("controller: config ports: %d, want 1..%d", c.Ports, MaxPorts)
@@ -152,8 +152,8 @@ func (c Config) complete() (*Config, error) {
 		return nil, fmt.Errorf("controller: config journal timeout: %v is negative", c.JournalTimeout)
 	case c.Grace < 0:
 		return nil, fmt.Errorf("controller: config grace: %v is negative", c.Grace)
-	case !(c.PowerDrop >= MinPowerDrop && c.PowerDrop <= MaxPowerDrop):
-		return nil, fmt.Errorf("controller: config power drop: %v dB, want %v..%v", c.PowerDrop, MinPowerDrop, MaxPowerDrop)
+	case !(c.PowerDrop >= minPowerDrop && c.PowerDrop <= maxPowerDrop):
+		return nil, fmt.Errorf("controller: config power drop: %v dB, want %v..%v", c.PowerDrop, minPowerDrop, maxPowerDrop)
 	case c.Device == nil:
 		return nil, errors.New("controller: config device: missing")
 	case c.Initial != nil && len(c.Initial) != len(c.Planes):

@@ -109,7 +109,7 @@ func (i *intent) waits() bool { return i.to != nil && !i.durable }
 
 // is reports whether the intent is a move of a plane at an epoch.
 func (i *intent) is(epoch uint32, n *proposal) bool {
-	return i.to != nil && i.epoch == epoch && same(i.to, n.to) && slices.Equal(i.epochs, n.epochs)
+	return i.to != nil && i.epoch == epoch && i.to.Equal(n.to) && slices.Equal(i.epochs, n.epochs)
 }
 
 func newMachine(

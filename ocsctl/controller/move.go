@@ -12,7 +12,7 @@ import (
 // begin starts a move: it darkens the circuits that change, and starts the device.
 func (m *machine) begin(pl *plane, n *proposal, now int64) {
 	by := pl.move.order // nil: ranks asked for the move
-	moves, took := !same(pl.m, n.to), int64(0)
+	moves, took := !pl.m.Equal(n.to), int64(0)
 	if moves {
 		took = int64(pl.Reconfig) + int64(pl.ReconfigPerPort)*int64(pl.m.Changes(n.to))
 	}
@@ -103,7 +103,7 @@ func (m *machine) arrive(pl *plane, now int64) {
 		failed = fmt.Errorf("%w: %w", unwell, ocsctl.ErrReconfFailed)
 	case !mv.enables() && len(found.touches(pl.m, observed, mv)) > 0:
 		m.missed(pl, observed, found, now)
-	case !same(observed, mv.to):
+	case !observed.Equal(mv.to):
 		failed = fmt.Errorf("%d circuits are wrong, %s: %w", len(changing(observed, mv.to)),
 			mismatch(observed, mv.to), ocsctl.ErrReconfFailed)
 	case mv.enables():

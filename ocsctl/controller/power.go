@@ -41,9 +41,9 @@ type Baseline struct {
 
 // Bounds of Baseline.Drop, in dB. Meters and circuits differ by less than the lower one.
 const (
-	DefaultPowerDrop = 3.0
-	MinPowerDrop     = 0.5
-	MaxPowerDrop     = 30.0
+	defaultPowerDrop = 3.0
+	minPowerDrop     = 0.5
+	maxPowerDrop     = 30.0
 )
 
 // brighter is how far above the limit a dim port must be to count as bright again, in dB.
@@ -72,8 +72,8 @@ func (c *Core) Ports(plane int) (all []PortState, err error) {
 // SetBaseline implements Controller.
 func (c *Core) SetBaseline(plane int, ports []int, drop float64, who string) error {
 	err := c.checkPlane(plane)
-	if err == nil && drop != 0 && !(drop >= MinPowerDrop && drop <= MaxPowerDrop) {
-		err = fmt.Errorf("drop of %v dB, want %v..%v", drop, MinPowerDrop, MaxPowerDrop)
+	if err == nil && drop != 0 && !(drop >= minPowerDrop && drop <= maxPowerDrop) {
+		err = fmt.Errorf("drop of %v dB, want %v..%v", drop, minPowerDrop, maxPowerDrop)
 	}
 	if err != nil {
 		return fmt.Errorf("controller: baseline: %w", err)

@@ -59,7 +59,7 @@ var mutants = []mutant{
 
 	// The controller: verification.
 	{"skips the reading of the map", moveFile,
-		"case !same(observed, mv.to):", "case len(observed) == 0:", true},
+		"case !observed.Equal(mv.to):", "case len(observed) == 0:", true},
 	{"set ignores lost light", moveFile,
 		"case !mv.enables() && len(found", "case mv.order == nil && len(found", true},
 	{"ignores lost light of planes in service", moveFile,

@@ -12,7 +12,7 @@ import (
 
 // BenchmarkIntend measures how long a move waits until its intent is durable. The history is written at the same time.
 func BenchmarkIntend(b *testing.B) {
-	c := open(b, b.TempDir(), func(c *Config) { c.Lease = DefaultLease })
+	c := open(b, b.TempDir(), func(c *Config) { c.Lease = defaultLease })
 	l := lead(b, c)
 	var took []time.Duration
 	done := make(chan error, 1)

@@ -42,10 +42,10 @@ type Config struct {
 
 // Bounds and defaults of [Config].
 const (
-	DefaultPrefix = "/lightpath/"
-	DefaultLease  = 5 * time.Second
-	MinLease      = time.Second // etcd counts leases in seconds
-	DefaultQueue  = 8192
+	defaultPrefix = "/lightpath/"
+	defaultLease  = 5 * time.Second
+	minLease      = time.Second // etcd counts leases in seconds
+	defaultQueue  = 8192
 )
 
 // maxSocketPath is the longest path of a socket in the kernel, in bytes.
@@ -58,20 +58,20 @@ func (c *Config) complete() error {
 		return fmt.Errorf("etcd: name: a controller needs one")
 	case c.Dir == "" && len(c.Endpoints) == 0:
 		return fmt.Errorf("etcd: dir or endpoints: either is needed")
-	case c.Lease != 0 && c.Lease < MinLease:
-		return fmt.Errorf("etcd: lease: %v is less than %v", c.Lease, MinLease)
+	case c.Lease != 0 && c.Lease < minLease:
+		return fmt.Errorf("etcd: lease: %v is less than %v", c.Lease, minLease)
 	case c.History < 0:
 		return fmt.Errorf("etcd: history: %d entries", c.History)
 	case c.Queue < 0:
 		return fmt.Errorf("etcd: queue: %d entries", c.Queue)
 	}
-	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
 	if !strings.HasSuffix(c.Prefix, "/") {
 		c.Prefix += "/"
 	}
-	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Lease = cmp.Or(c.Lease, defaultLease)
 	c.History = cmp.Or(c.History, journal.DefaultHistory)
-	c.Queue = cmp.Or(c.Queue, DefaultQueue)
+	c.Queue = cmp.Or(c.Queue, defaultQueue)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
