@@ -103,39 +103,8 @@ func (m *Memory) plane(j int) *State {
 	return m.planes[j]
 }
 
-func (m *Memory) recovered(ports, planes int) ([]controller.Recovered, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.planes) == 0 {
-		return nil, nil
-	}
-	at := make([]controller.Recovered, planes)
-	for j, s := range m.planes {
-		if err := s.Fits(PlaneKey(j), j, ports, planes); err != nil {
-			return nil, err
-		}
-		at[j] = s.Next()
-	}
-	return at, nil
-}
-
-func (m *Memory) intend(i controller.Intent) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.plane(i.Plane).Intend(i)
-}
-
-func (m *Memory) baseline(at []controller.Recovered) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for j := range at {
-		m.plane(j).Baseline(at[j])
-	}
-}
-
+// record applies an event. The caller holds m.mu.
 func (m *Memory) record(e controller.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if e.Plane >= 0 {
 		m.plane(e.Plane).Apply(&e)
 	}
@@ -160,13 +129,39 @@ func (r *memoryRule) Token() uint64 { return r.token }
 func (r *memoryRule) LastSeq() uint64 { return r.last }
 
 func (r *memoryRule) Recovered(ports, planes int) ([]controller.Recovered, error) {
-	return r.store.recovered(ports, planes)
+	m := r.store
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.planes) == 0 {
+		return nil, nil
+	}
+	at := make([]controller.Recovered, planes)
+	for j, s := range m.planes {
+		if err := s.Fits(PlaneKey(j), j, ports, planes); err != nil {
+			return nil, err
+		}
+		at[j] = s.Next()
+	}
+	return at, nil
+}
+
+// write calls f, which changes the store, unless the rule has ended.
+func (r *memoryRule) write(f func(m *Memory)) error {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	err := r.Err()
+	if err == nil {
+		f(r.store)
+	}
+	return err
 }
 
 func (r *memoryRule) Baseline(at []controller.Recovered) {
-	if r.Err() == nil {
-		r.store.baseline(at)
-	}
+	_ = r.write(func(m *Memory) {
+		for j := range at {
+			m.plane(j).Baseline(at[j])
+		}
+	})
 }
 
 func (r *memoryRule) Done() <-chan struct{} { return r.done }
@@ -181,19 +176,11 @@ func (r *memoryRule) Err() error {
 }
 
 func (r *memoryRule) Intend(i controller.Intent, done func(error)) {
-	err := r.Err()
-	if err == nil {
-		r.store.intend(i)
-	}
-	done(err)
+	done(r.write(func(m *Memory) { m.plane(i.Plane).Intend(i) }))
 }
 
 func (r *memoryRule) Record(e controller.Event, done func(error)) {
-	err := r.Err()
-	if err == nil {
-		r.store.record(e)
-	}
-	if done != nil {
+	if err := r.write(func(m *Memory) { m.record(e) }); done != nil {
 		done(err)
 	}
 }
