@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,19 +61,14 @@ func (s *Server) status(ctx context.Context) Status {
 	c, leader := s.o.Controller()
 	st := Status{Version: s.o.Version, InCharge: leader, Names: s.o.Planes}
 	snap, err := s.snapshot(ctx, c)
-	switch {
-	case errors.Is(err, errStandby):
-	case err != nil:
-		st.Problem = err.Error()
+	if err != nil {
+		snap = controller.Snapshot{Time: time.Now()}
+		if !errors.Is(err, errStandby) {
+			st.Problem = err.Error()
+		}
 	}
 	st.Snapshot = snap
-	if err != nil {
-		st.Snapshot = controller.Snapshot{Time: time.Now(), Name: s.o.Name}
-	}
-	if st.Name == "" {
-		st.Name = s.o.Name
-	}
-	if st.Leader {
+	if st.Name = cmp.Or(st.Name, s.o.Name); st.Leader {
 		st.InCharge = st.Name
 	}
 	st.Views = make([]PlaneView, len(st.Planes))
