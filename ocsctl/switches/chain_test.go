@@ -54,7 +54,7 @@ func (r *rig) chain(before func(*chain, *controller.Config)) *chain {
 	c := &chain{rig: r, watch: &watcher{make(chan struct{}, 1)}, rng: rand.New(rand.NewPCG(1, 2))}
 	config := controller.Config{Ports: ranks, Device: c.dev, Token: 5, SettleTimeout: c.dev.SettleWithin()}
 	for _, p := range c.dev.planes {
-		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.name, Reconfig: 5 * time.Millisecond})
+		config.Planes = append(config.Planes, controller.PlaneConfig{Name: p.Name, Reconfig: 5 * time.Millisecond})
 	}
 	if before != nil {
 		before(c, &config)

@@ -118,7 +118,7 @@ func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
 				j.fail(fmt.Errorf("%w: %w", driver.ErrDrift, foreign))
 				continue
 			}
-			own = circuit.AllDark(len(j.p.ports.In))
+			own = circuit.AllDark(len(j.p.Ports.In))
 		}
 		if j.m.From != nil {
 			if err := j.p.drift(own, j.m.From); err != nil {
@@ -149,7 +149,7 @@ func (u *unit) compose(c *driver.Change, jobs []*job) (idle []bool) {
 
 // judge evaluates the result of a change for one plane.
 func (u *unit) judge(j *job, verdicts []driver.Circuit, err error) {
-	n := len(j.p.ports.In)
+	n := len(j.p.Ports.In)
 	var touched, bad int
 	var first []string
 	why := map[int]string{}
@@ -242,7 +242,7 @@ func (u *unit) waitReconfig(ctx context.Context, jobs []*job) {
 	var longest time.Duration
 	for _, j := range jobs {
 		if !j.done && len(j.made) > 0 && j.least < driver.Status {
-			longest = max(longest, j.p.reconfig)
+			longest = max(longest, j.p.Reconfig)
 		}
 	}
 	if longest == 0 {

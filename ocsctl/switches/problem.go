@@ -39,7 +39,7 @@ type problemID struct {
 // circuits only.
 func (u *unit) problems(p *plane, health []driver.Health) (found []problem) {
 	n := len(u.ports.In)
-	for r := range p.ports.In {
+	for r := range p.Ports.In {
 		for _, at := range []int{p.first + r, n + p.first + r} {
 			if at < len(health) && health[at].Failed {
 				h := &health[at]
@@ -113,13 +113,13 @@ func (u *unit) logProblems(p *plane, found []problem) {
 		id := problemID{p, found[i].kind, found[i].rank, found[i].port}
 		if now[id] = true; !u.logged[id] {
 			u.logged[id] = true
-			u.log.Warn(string(id.kind), "plane", p.name, "rank", id.rank, "port", id.port, "problem", found[i].text)
+			u.log.Warn(string(id.kind), "plane", p.Name, "rank", id.rank, "port", id.port, "problem", found[i].text)
 		}
 	}
 	for id := range u.logged {
 		if id.plane == p && !now[id] {
 			delete(u.logged, id)
-			u.log.Info("no more: "+string(id.kind), "plane", p.name, "rank", id.rank, "port", id.port)
+			u.log.Info("no more: "+string(id.kind), "plane", p.Name, "rank", id.rank, "port", id.port)
 		}
 	}
 }

@@ -71,8 +71,8 @@ func (u *unit) keepPorts(ctx context.Context, jobs []*job) {
 
 // portsToChange returns the ports of a plane whose labels differ from a table.
 func (u *unit) portsToChange(p *plane, table []string) (changed []int, err error) {
-	if len(table) != len(p.ports.In) {
-		return nil, fmt.Errorf("a table of %d ports, want %d", len(table), len(p.ports.In))
+	if len(table) != len(p.Ports.In) {
+		return nil, fmt.Errorf("a table of %d ports, want %d", len(table), len(p.Ports.In))
 	}
 	next, err := driver.ParsePorts(table)
 	if err == nil && (next.Out == nil) != (u.ports.Out == nil) {
@@ -82,7 +82,7 @@ func (u *unit) portsToChange(p *plane, table []string) (changed []int, err error
 		return nil, err
 	}
 	for r, label := range table {
-		if label != p.ports.Label(r) {
+		if label != p.Ports.Label(r) {
 			changed = append(changed, r)
 		}
 	}
@@ -132,8 +132,8 @@ func without(m circuit.Permutation, ports []int) circuit.Permutation {
 
 // labels returns the ports of a plane as fabric files have them.
 func (p *plane) labels() (all []string) {
-	for r := range p.ports.In {
-		all = append(all, p.ports.Label(r))
+	for r := range p.Ports.In {
+		all = append(all, p.Ports.Label(r))
 	}
 	return all
 }
@@ -141,10 +141,10 @@ func (p *plane) labels() (all []string) {
 // setPorts changes the switch's ports of a plane to a table that portsToChange has accepted.
 func (u *unit) setPorts(p *plane, table []string) {
 	next, _ := driver.ParsePorts(table)
-	copy(p.ports.In, next.In)
+	copy(p.Ports.In, next.In)
 	copy(u.ports.In[p.first:], next.In)
 	if next.Out != nil {
-		copy(p.ports.Out, next.Out)
+		copy(p.Ports.Out, next.Out)
 		copy(u.ports.Out[p.first:], next.Out)
 	}
 }

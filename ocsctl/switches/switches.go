@@ -82,10 +82,8 @@ type Device struct {
 
 // plane is the state of one plane; Device.mu guards all but the first group.
 type plane struct {
+	Plane
 	index, first int // its number in the fabric; its first port on the switch
-	name         string
-	ports        driver.Ports
-	reconfig     time.Duration
 	unit         *unit
 
 	move     *move               // pending or current; nil: none
@@ -190,11 +188,8 @@ func (d *Device) group() error {
 			byName[c.Switch] = u
 			d.units = append(d.units, u)
 		}
-		p := &plane{
-			index: j, first: len(u.ports.In), name: c.Name,
-			ports: driver.Ports{In: slices.Clone(c.Ports.In), Out: slices.Clone(c.Ports.Out)}, reconfig: c.Reconfig, unit: u,
-			unknown: errors.New("not read so far"),
-		}
+		c.Ports = driver.Ports{In: slices.Clone(c.Ports.In), Out: slices.Clone(c.Ports.Out)} // a remap changes them
+		p := &plane{Plane: c, index: j, first: len(u.ports.In), unit: u, unknown: errors.New("not read so far")}
 		if err := u.add(p); err != nil {
 			return err
 		}
@@ -217,13 +212,13 @@ func (d *Device) Switch(index int, m controller.Move) error {
 	if err != nil {
 		return err
 	}
-	n := len(p.ports.In)
+	n := len(p.Ports.In)
 	if err := m.To.Validate(n); err != nil {
-		return fmt.Errorf("switches: plane %s: target: %w", p.name, err)
+		return fmt.Errorf("switches: plane %s: target: %w", p.Name, err)
 	}
 	if m.From != nil {
 		if err := m.From.Validate(n); err != nil {
-			return fmt.Errorf("switches: plane %s: from: %w", p.name, err)
+			return fmt.Errorf("switches: plane %s: from: %w", p.Name, err)
 		}
 	}
 	return d.begin(p, &move{Move: m})
@@ -246,7 +241,7 @@ func (d *Device) begin(p *plane, m *move) error {
 		return ErrClosed
 	}
 	if p.move != nil {
-		return fmt.Errorf("switches: plane %s: the move of epoch %d is under way: %w", p.name, p.move.Epoch,
+		return fmt.Errorf("switches: plane %s: the move of epoch %d is under way: %w", p.Name, p.move.Epoch,
 			controller.ErrMoving)
 	}
 	p.move = m
@@ -267,7 +262,7 @@ func (d *Device) Map(index int) (circuit.Permutation, error) {
 	case p.move != nil:
 		return nil, controller.ErrMoving
 	case p.observed == nil:
-		return nil, fmt.Errorf("switches: plane %s: %w: %w", p.name, ocsctl.ErrUnknownMap, p.unknown)
+		return nil, fmt.Errorf("switches: plane %s: %w: %w", p.Name, ocsctl.ErrUnknownMap, p.unknown)
 	}
 	return p.observed, nil
 }

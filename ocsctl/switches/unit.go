@@ -62,7 +62,7 @@ func (d *Device) Switches() []Seen {
 	for _, u := range d.units {
 		s := Seen{Name: u.name, Info: u.info, Err: u.bad}
 		for _, p := range u.planes {
-			s.Planes = append(s.Planes, p.name)
+			s.Planes = append(s.Planes, p.Name)
 		}
 		all = append(all, s)
 	}
@@ -71,14 +71,14 @@ func (d *Device) Switches() []Seen {
 
 // add adds a plane to the switch.
 func (u *unit) add(p *plane) error {
-	if len(u.planes) > 0 && (u.ports.Out == nil) != (p.ports.Out == nil) {
+	if len(u.planes) > 0 && (u.ports.Out == nil) != (p.Ports.Out == nil) {
 		return fmt.Errorf("planes %s and %s are on switch %s: either all ports have the form in/out or none has",
-			u.planes[0].name, p.name, u.name)
+			u.planes[0].Name, p.Name, u.name)
 	}
 	u.planes = append(u.planes, p)
-	u.ports.In = append(u.ports.In, p.ports.In...)
-	if p.ports.Out != nil {
-		u.ports.Out = append(u.ports.Out, p.ports.Out...)
+	u.ports.In = append(u.ports.In, p.Ports.In...)
+	if p.Ports.Out != nil {
+		u.ports.Out = append(u.ports.Out, p.Ports.Out...)
 	}
 	return nil
 }
@@ -314,7 +314,7 @@ func trouble(err error) string {
 
 func (u *unit) planeNames() (all []string) {
 	for _, p := range u.planes {
-		all = append(all, p.name)
+		all = append(all, p.Name)
 	}
 	return all
 }
@@ -335,7 +335,7 @@ func (u *unit) see(p *plane, health []driver.Health) {
 		p.watch = p.unknown
 		return
 	}
-	p.verified = u.s.Level(p.first, len(p.ports.In))
+	p.verified = u.s.Level(p.first, len(p.Ports.In))
 	u.readPorts(p, health)
 	found := u.problems(p, health)
 	u.logProblems(p, found)
@@ -345,9 +345,9 @@ func (u *unit) see(p *plane, health []driver.Health) {
 // lose records that the switch's state is not known, and why. The caller holds Device.mu.
 func (p *plane) lose(why error) {
 	p.observed, p.unknown, p.watch, p.verified, p.unlit = nil, why, why, "", nil
-	p.readings = make([]controller.PortState, len(p.ports.In))
+	p.readings = make([]controller.PortState, len(p.Ports.In))
 	for r := range p.readings {
-		p.readings[r].Label = p.ports.Label(r)
+		p.readings[r].Label = p.Ports.Label(r)
 	}
 }
 
@@ -356,9 +356,9 @@ func (p *plane) lose(why error) {
 // states stay as they were. The caller holds Device.mu.
 func (u *unit) readPorts(p *plane, health []driver.Health) {
 	n := len(u.ports.In)
-	all := make([]controller.PortState, len(p.ports.In))
+	all := make([]controller.PortState, len(p.Ports.In))
 	for r := range all {
-		all[r].Label = p.ports.Label(r)
+		all[r].Label = p.Ports.Label(r)
 		in, out := p.first+r, n+p.first+r
 		if out < len(health) {
 			s := &health[in]
@@ -408,7 +408,7 @@ func (u *unit) update(change func(p *plane)) {
 // block returns a plane's part of a map of the whole switch. It returns an error if a circuit leads to or from another
 // plane.
 func (u *unit) block(table circuit.Permutation, p *plane) (circuit.Permutation, error) {
-	n := len(p.ports.In)
+	n := len(p.Ports.In)
 	own := circuit.AllDark(n)
 	for r := range own {
 		to := table[p.first+r]
@@ -456,7 +456,7 @@ func (p *plane) unwell() error {
 	if errors.Is(err, driver.ErrFenced) {
 		err = fmt.Errorf("%w: %w", controller.ErrNotLeader, err)
 	}
-	return fmt.Errorf("switches: plane %s: %w", p.name, err)
+	return fmt.Errorf("switches: plane %s: %w", p.Name, err)
 }
 
 // drift returns an error for the first circuit of now that differs from desired; nil: none does.
@@ -464,7 +464,7 @@ func (p *plane) drift(now, desired circuit.Permutation) error {
 	for r := range now {
 		if now[r] != desired[r] {
 			return fmt.Errorf("%w: port %s of rank %d goes to %s, want %s",
-				driver.ErrDrift, p.ports.In[r], r, rank(now[r]), rank(desired[r]))
+				driver.ErrDrift, p.Ports.In[r], r, rank(now[r]), rank(desired[r]))
 		}
 	}
 	return nil
