@@ -33,6 +33,8 @@ var (
 	ErrNotAsIntended = errors.New("circuits are not as intended")
 	// ErrPorts: the switch answers, but lacks ports that the map needs.
 	ErrPorts = errors.New("the switch does not have these ports")
+	// ErrClosed: the driver was closed.
+	ErrClosed = errors.New("closed")
 	// ErrNotMatching: the switch reports a map in which a port has two circuits.
 	ErrNotMatching = errors.New("the switch reports a map that is no matching")
 )

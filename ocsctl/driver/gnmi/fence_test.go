@@ -128,7 +128,7 @@ func TestClosed(t *testing.T) {
 	for range 2 {
 		require.NoError(t, sw.Close())
 	}
-	if _, err := sw.Read(t.Context()); !errors.Is(err, gnmi.ErrClosed) {
+	if _, err := sw.Read(t.Context()); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("%v", err)
 	}
 }

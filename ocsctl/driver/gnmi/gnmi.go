@@ -39,8 +39,6 @@ var (
 	// ErrPorts: labels that appear twice, or on one side only. Labels that the switch does not have are
 	// driver.ErrPorts, too.
 	ErrPorts = errors.New("gnmi: ports")
-	// ErrClosed: the driver was closed.
-	ErrClosed = errors.New("gnmi: closed")
 )
 
 // Open connects to a switch. Dialect is a name of dialect.Names; "" detects it from the switch's models. With CAFile,

@@ -69,7 +69,7 @@ func (s *swtch) fault(err error) error {
 	case err == nil:
 		return nil
 	case s.closed.Load():
-		return ErrClosed
+		return fmt.Errorf("gnmi: %w", driver.ErrClosed)
 	}
 	st, ok := status.FromError(err)
 	if !ok {

@@ -81,7 +81,7 @@ func (w *swtch) use(ctx context.Context, f func() error) error {
 // connect opens a session if none works, and settles a commit of an earlier call.
 func (w *swtch) connect(ctx context.Context) error {
 	if w.closed {
-		return errors.New("closed")
+		return driver.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -44,7 +44,7 @@ func closeAfter(t *testing.T, sw driver.Switch) {
 		if err := sw.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := sw.Read(context.Background()); !errors.Is(err, scpi.ErrClosed) {
+		if _, err := sw.Read(context.Background()); !errors.Is(err, driver.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	})

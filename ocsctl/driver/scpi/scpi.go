@@ -2,7 +2,6 @@ package scpi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -202,9 +201,6 @@ func (s *swtch) Close() error {
 	return nil
 }
 
-// ErrClosed reports a call after Close.
-var ErrClosed = errors.New("scpi: closed")
-
 // acquire waits until no other call runs. The caller must call release.
 func (s *swtch) acquire(ctx context.Context) (release func(), err error) {
 	select {
@@ -213,10 +209,8 @@ func (s *swtch) acquire(ctx context.Context) (release func(), err error) {
 		return nil, ctx.Err()
 	}
 	release = func() { <-s.turn }
-	if s.closed {
-		err = ErrClosed
-	} else {
-		err = ctx.Err()
+	if err = ctx.Err(); s.closed {
+		err = fmt.Errorf("scpi: %w", driver.ErrClosed)
 	}
 	if err != nil {
 		release()
