@@ -132,21 +132,21 @@ type Options struct {
 
 // Connect returns the rank's endpoint when all its connections exist, and closes its listeners. All ranks call it at
 // about the same time. It returns an error if ctx ends before.
-func Connect(ctx context.Context, r *Rank, o Options) (_ *Endpoint, err error) {
-	defer func() { err = errors.Join(err, r.Close()) }()
+func Connect(ctx context.Context, r *Rank, o Options) (e *Endpoint, err error) {
+	defer func() {
+		if err = errors.Join(err, r.Close()); err != nil && e != nil {
+			e.linger = 0
+			err, e = errors.Join(err, e.Close()), nil
+		}
+	}()
 	payload, err := r.check(o.Addrs)
 	if err != nil {
 		return nil, err
 	}
-	e, err := newEndpoint(&r.o, payload, &o)
-	if err != nil {
+	if e, err = newEndpoint(&r.o, payload, &o); err != nil {
 		return nil, err
 	}
-	if err = e.connect(ctx, r, o.Addrs); err != nil {
-		e.linger = 0
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
+	return e, e.connect(ctx, r, o.Addrs)
 }
 
 // ConnectMessages is [Connect] for a rank that listens for messages.
