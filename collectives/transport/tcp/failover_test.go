@@ -271,6 +271,35 @@ func cutOnce(t *testing.T, s *schedule.Schedule, ranks, planes int, count int64,
 	collective(t, all, s, count, inPlace, 2)
 }
 
+// TestResumeInFrame resumes a stream while a rank waits for the rest of a large frame. The rank must not wake for each
+// arrival on the new connection, either.
+func TestResumeInFrame(t *testing.T) {
+	ev, f := newReports()
+	all := guarded(t, 2, 2, time.Hour, nil, f)
+	e, c := all[0], all[0].conn(1, 1)
+	if n, err := all[1].Planes()[1].TrySend(&wire.Header{Src: 1, Plane: 1}, make([]byte, 2*minPiece)); n == 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	if h, err := e.Planes()[1].(transport.Lander).Head(1); h == nil || err != nil {
+		t.Fatal(h, err)
+	}
+	lowWater := func() int {
+		e.Wait(e.Arm(), time.Nanosecond)
+		n, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT)
+		require.NoError(t, err)
+		return n
+	}
+	if n := lowWater(); n != minPiece {
+		t.Fatalf("the rank wakes for %d bytes", n)
+	}
+	leaveStream(all[1], 1, 0)
+	<-ev.next
+	<-ev.next
+	if n := lowWater(); n != minPiece {
+		t.Errorf("the rank wakes for %d bytes of the new connection, want %d", n, minPiece)
+	}
+}
+
 // reports collects what an endpoint reports.
 type reports struct {
 	next chan string

@@ -46,7 +46,7 @@ func (c *conn) fault() string {
 			return errSilent.Error()
 		}
 		return ""
-	case c.guard != nil && c.via != c.plane:
+	case c.via != c.plane:
 		return fmt.Sprintf("data uses plane %d instead", c.via)
 	}
 	if c.guard == nil {

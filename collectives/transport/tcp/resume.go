@@ -161,7 +161,7 @@ func (g *guard) resume(c *conn, over net.Conn, via int, at uint64, turn int) err
 	cause := c.cause
 	c.sent.trim(at)
 	c.fd, c.via, c.down, c.silent, c.since = fd, via, false, 0, time.Now()
-	c.bundle = bundle{} // the socket is new
+	c.bundle, c.least = bundle{}, 1 // the socket is new
 	c.readable, c.ended, c.replaying, c.full = true, false, true, true
 	g.e.mu.Unlock()
 	g.e.poll.Wake()

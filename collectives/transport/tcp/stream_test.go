@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"errors"
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -198,23 +197,7 @@ func TestReceiveSizes(t *testing.T) {
 // TestWakesForMuch checks that a rank which sleeps for a large frame wakes when much of it has arrived, or its end.
 // Then it wakes for any byte of the next header.
 func TestWakesForMuch(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	far, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	defer far.Close()
-	near, err := l.Accept()
-	require.NoError(t, err)
-	file, err := near.(*net.TCPConn).File()
-	require.NoError(t, err)
-	near.Close()
-	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	require.NoError(t, err)
-	file.Close()
-	e, err := newEndpoint(0, [][]int{{-1, fd}})
-	require.NoError(t, err)
-	defer transporttest.Close(t, e)
+	e, far := overTCP(t)
 	p, dst := e.planes[0].(transport.Lander), make([]byte, 2*minPiece)
 	size := minPiece + shortCall + 1
 	stream := append(frame(wire.Header{Src: 1, Length: uint32(size)}, string(make([]byte, size))),
@@ -254,7 +237,7 @@ func TestWakesForMuch(t *testing.T) {
 			continue
 		}
 		await.Until(t, "the bytes", func() bool {
-			n, err := unix.IoctlGetInt(fd, unix.SIOCINQ)
+			n, err := unix.IoctlGetInt(e.conns[0].fd, unix.SIOCINQ)
 			return err == nil && n >= part.bytes
 		})
 		if e.poll.Sleep(0) {
