@@ -18,8 +18,8 @@ func (l *lowering) at(g Segment) memory {
 	if g.Buf == schedule.Scratch {
 		return memory{space: 2, off: g.Off}
 	}
-	in, out, over := l.s.InPlace(l.me)
-	if !l.args.InPlace || !over {
+	in, out, blocks := l.s.InPlace(l.me)
+	if !l.args.InPlace || blocks == 0 {
 		return memory{space: int(g.Buf), off: g.Off}
 	}
 	block := l.args.Count * l.args.ElemSize

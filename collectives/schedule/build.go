@@ -105,14 +105,8 @@ func (b *builder) parameter() int { return b.alg.args[0] }
 
 // appendMove appends m to list. If m continues the last move, it extends that move instead.
 func (b *builder) appendMove(list []Move, m Move) []Move {
-	if k := len(list) - 1; k >= 0 {
-		l := &list[k]
-		if l.Src == m.Src && l.Dst == m.Dst && l.Reduce == m.Reduce &&
-			l.From.Buf == m.From.Buf && l.From.Chunk+l.Count == m.From.Chunk &&
-			l.To.Buf == m.To.Buf && l.To.Chunk+l.Count == m.To.Chunk {
-			l.Count += m.Count
-			return list
-		}
+	if k := len(list) - 1; k >= 0 && list[k].Extend(&m) {
+		return list
 	}
 	if b.moves++; b.dry {
 		list = list[:0]

@@ -99,33 +99,35 @@ func (c Collective) IOBlocks(n int) (in, out int) {
 	}
 }
 
-// BlocksAt returns the number of blocks of buffer b at a rank. It is 0 at other ranks than the root for Input of a
-// broadcast or scatter and for Output of a reduce or gather; callers may pass no memory for these. Otherwise it is
-// s.Blocks[b].
-func (s *Schedule) BlocksAt(rank int, b Buffer) int {
-	if rank != s.Root {
-		switch {
-		case b == Input && (s.Collective == Broadcast || s.Collective == Scatter):
-			return 0
-		case b == Output && (s.Collective == Reduce || s.Collective == Gather):
-			return 0
-		}
+// IOBlocksAt returns the numbers of blocks of Input and Output of c on n ranks, at the root or at another rank. Input of
+// a broadcast or scatter and Output of a reduce or gather have no blocks at other ranks than the root; callers may pass
+// no memory for these.
+func (c Collective) IOBlocksAt(n int, root bool) (in, out int) {
+	in, out = c.IOBlocks(n)
+	switch {
+	case root:
+	case c == Broadcast, c == Scatter:
+		in = 0
+	case c == Reduce, c == Gather:
+		out = 0
 	}
-	return s.Blocks[b]
+	return in, out
 }
 
-// InPlace describes an in-place call at a rank: block in of Input is block out of Output, and so on for all blocks that
-// both have. It returns false if the rank does not have both buffers.
-func (s *Schedule) InPlace(rank int) (in, out int, ok bool) {
-	if s.BlocksAt(rank, Input) == 0 || s.BlocksAt(rank, Output) == 0 {
-		return 0, 0, false
-	}
+// BlocksAt returns the number of blocks of a buffer at a rank.
+func (s *Schedule) BlocksAt(rank int, b Buffer) int {
+	in, out := s.Collective.IOBlocksAt(s.Ranks, rank == s.Root)
+	return [NumBuffers]int{in, out, s.Blocks[Scratch]}[b]
+}
+
+// InPlace describes an in-place call at a rank: the first blocks of Input and Output that are the same memory, and the
+// number of these blocks. It is 0 if the rank does not have both buffers.
+func (s *Schedule) InPlace(rank int) (in, out, blocks int) {
 	switch s.Collective {
 	case AllGather, Gather:
-		return 0, rank, true
+		out = rank
 	case ReduceScatter, Scatter:
-		return rank, 0, true
-	default:
-		return 0, 0, true
+		in = rank
 	}
+	return in, out, max(0, min(s.BlocksAt(rank, Input)-in, s.BlocksAt(rank, Output)-out))
 }

@@ -25,7 +25,7 @@ func replay(s *Schedule, inPlace bool) (ok bool) {
 			}
 		}
 		input[r] = slices.Clone(mem[r][Input])
-		if in, out, ok := s.InPlace(r); ok && inPlace {
+		if in, out, blocks := s.InPlace(r); blocks > 0 && inPlace {
 			if len(mem[r][Input]) >= len(mem[r][Output]) {
 				mem[r][Output] = mem[r][Input][in*s.Sub:][:len(mem[r][Output])]
 			} else {

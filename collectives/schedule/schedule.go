@@ -72,6 +72,17 @@ type Move struct {
 	Reduce   bool
 }
 
+// Extend appends next to m if next continues it, and reports whether it does.
+func (m *Move) Extend(next *Move) bool {
+	if m.Src != next.Src || m.Dst != next.Dst || m.Reduce != next.Reduce ||
+		m.From.Buf != next.From.Buf || m.From.Chunk+m.Count != next.From.Chunk ||
+		m.To.Buf != next.To.Buf || m.To.Chunk+m.Count != next.To.Chunk {
+		return false
+	}
+	m.Count += next.Count
+	return true
+}
+
 // Ref identifies the first chunk of a move.
 type Ref struct {
 	Buf   Buffer

@@ -66,12 +66,8 @@ func newMachine(s *Schedule, inPlace bool) (*machine, error) {
 		m.alias[i] = i
 	}
 	for r := range s.Ranks {
-		in, out, ok := s.InPlace(r)
-		if !ok || !inPlace {
-			continue
-		}
-		lenIn, lenOut := s.BlocksAt(r, Input), s.BlocksAt(r, Output)
-		for c := range min(lenIn-in, lenOut-out) * s.Sub {
+		in, out, blocks := s.InPlace(r)
+		for c := 0; inPlace && c < blocks*s.Sub; c++ {
 			m.alias[m.index(r, Input)+in*s.Sub+c] = m.index(r, Output) + out*s.Sub + c
 		}
 	}

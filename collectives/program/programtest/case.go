@@ -80,8 +80,8 @@ func NewCase(s *schedule.Schedule, count int64, scale uint32, seed uint64) *Case
 // Buffers returns new Input and Output buffers of a rank. They overlap if the call is in place.
 func (c *Case) Buffers(r int, inPlace bool) (in, out []byte) {
 	in, out = append([]byte(nil), c.In[r]...), make([]byte, c.Out[r])
-	ib, ob, ok := c.Schedule.InPlace(r)
-	if !inPlace || !ok {
+	ib, ob, blocks := c.Schedule.InPlace(r)
+	if !inPlace || blocks == 0 {
 		return in, out
 	}
 	block := int(c.Count) * 4

@@ -36,9 +36,9 @@ func Export(s *schedule.Schedule, inPlace bool) (*File, error) {
 	if s.Collective.Rooted() {
 		f.Root = s.Root
 	}
-	e := &exporter{s: s, inPlace: inPlace, ranks: make([]rankOps, s.Ranks)}
+	e := &exporter{s: s, inPlace: inPlace, ops: make([][]op, s.Ranks)}
 	e.collect()
-	for r := range e.ranks {
+	for r := range e.ops {
 		e.write(r, &f.GPUs[r])
 	}
 	if err := f.Validate(); err != nil {
@@ -63,15 +63,10 @@ const (
 	working
 )
 
-// rankOps holds the ops of a rank, ordered by time.
-type rankOps struct {
-	ops []op
-}
-
 type exporter struct {
 	s       *schedule.Schedule
 	inPlace bool
-	ranks   []rankOps
+	ops     [][]op // by rank, ordered by time
 }
 
 // collect converts the moves of the schedule to ops.
@@ -100,8 +95,8 @@ func (e *exporter) collect() {
 		e.locals(t, e.s.Steps[t].Post)
 	}
 	e.locals(len(e.s.Steps), e.s.Post)
-	for r := range e.ranks {
-		slices.SortStableFunc(e.ranks[r].ops, func(a, b op) int { return slices.Compare(a.time[:], b.time[:]) })
+	for _, ops := range e.ops {
+		slices.SortStableFunc(ops, func(a, b op) int { return slices.Compare(a.time[:], b.time[:]) })
 	}
 }
 
@@ -113,7 +108,7 @@ func (e *exporter) locals(t int, moves []schedule.Move) {
 			if m.Reduce {
 				kind = Reduce
 			}
-			if kind == Copy && e.same(m.Src, m.From, m.To) {
+			if kind == Copy && e.memory(m.Src, m.From) == e.memory(m.Src, m.To) {
 				continue
 			}
 			st := Step{Kind: kind, Src: m.From, Dst: m.To, Count: m.Count}
@@ -133,21 +128,14 @@ func pieces(m *schedule.Move) []schedule.Move {
 	return out
 }
 
-// same reports whether two chunks are the same memory in an in-place call.
-func (e *exporter) same(r int, a, b schedule.Ref) bool {
-	in, out, ok := e.s.InPlace(r)
-	return e.inPlace && ok && a.Buf == schedule.Input && b.Buf == schedule.Output &&
-		a.Chunk-in*e.s.Sub == b.Chunk-out*e.s.Sub
-}
-
 func (e *exporter) add(r int, o op) {
 	o.DepBlock, o.DepStep = -1, -1
-	e.ranks[r].ops = append(e.ranks[r].ops, o)
+	e.ops[r] = append(e.ops[r], o)
 }
 
 // write sets the thread blocks of a rank.
 func (e *exporter) write(r int, g *GPU) {
-	ops := e.ranks[r].ops
+	ops := e.ops[r]
 	g.Blocks = assign(ops)
 	for b := range schedule.NumBuffers {
 		g.Chunks[b] = e.s.BlocksAt(r, b) * e.s.Sub
@@ -310,11 +298,12 @@ func (e *exporter) depend(r int, ops []op) {
 // memory returns the chunk of Output for a chunk of Input that is the same memory in an in-place call, and ref
 // otherwise.
 func (e *exporter) memory(r int, ref schedule.Ref) schedule.Ref {
-	if in, out, ok := e.s.InPlace(r); ok && e.inPlace && ref.Buf == schedule.Input {
-		c := ref.Chunk + (out-in)*e.s.Sub
-		if c >= out*e.s.Sub && c < e.s.BlocksAt(r, schedule.Output)*e.s.Sub {
-			return schedule.Ref{Buf: schedule.Output, Chunk: c}
-		}
+	if !e.inPlace || ref.Buf != schedule.Input {
+		return ref
+	}
+	in, out, blocks := e.s.InPlace(r)
+	if c := ref.Chunk - in*e.s.Sub; c >= 0 && c < blocks*e.s.Sub {
+		return schedule.Ref{Buf: schedule.Output, Chunk: out*e.s.Sub + c}
 	}
 	return ref
 }

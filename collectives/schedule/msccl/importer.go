@@ -344,16 +344,9 @@ func (b *importer) moves(list []schedule.Move, pieces []piece) []schedule.Move {
 	for _, p := range pieces {
 		from, to := &b.cells[p.from], &b.cells[p.to]
 		m := schedule.Move{Src: int(from.rank), Dst: int(to.rank), From: from.ref, To: to.ref, Count: 1, Reduce: p.reduce}
-		if k := len(list) - 1; k >= 0 {
-			l := &list[k]
-			if l.Src == m.Src && l.Dst == m.Dst && l.Reduce == m.Reduce &&
-				l.From.Buf == m.From.Buf && l.From.Chunk+l.Count == m.From.Chunk &&
-				l.To.Buf == m.To.Buf && l.To.Chunk+l.Count == m.To.Chunk {
-				l.Count++
-				continue
-			}
+		if k := len(list) - 1; k < 0 || !list[k].Extend(&m) {
+			list = append(list, m)
 		}
-		list = append(list, m)
 	}
 	return list
 }

@@ -81,12 +81,12 @@ func newMemory(f *File, s *schedule.Schedule, direct bool) *memory {
 
 // aliasInPlace makes places of Input and Output the same that overlap in an in-place call.
 func (m *memory) aliasInPlace(r int, inPlace bool) {
-	in, out, ok := m.s.InPlace(r)
-	if !ok || !inPlace {
+	if !inPlace {
 		return
 	}
+	in, out, blocks := m.s.InPlace(r)
 	sub := m.s.Sub
-	for c := range min(m.s.BlocksAt(r, schedule.Input)-in, m.s.BlocksAt(r, schedule.Output)-out) * sub {
+	for c := range blocks * sub {
 		m.alias[int(m.base[r][schedule.Input])+in*sub+c] = m.base[r][schedule.Output] + int32(out*sub+c)
 	}
 }
