@@ -51,8 +51,9 @@ func (o *Op) fill(k uint64) {
 
 // fillData copies the n bytes at from of this rank's blocks to the data of a slot.
 func (o *Op) fillData(at unsafe.Pointer, from, n int) {
+	fill := o.fills()
 	switch {
-	case o.path.pieces && (o.Collective != schedule.Scatter || o.a.rank == o.Root):
+	case fill == FillPieces:
 		for p := range o.a.ranks {
 			if p != o.a.rank || o.Scale != nil {
 				o.load(unsafe.Add(at, p*o.stride), unsafe.Add(o.Send, p*o.Block+from), n)
@@ -71,21 +72,22 @@ func (o *Op) fillData(at unsafe.Pointer, from, n int) {
 		if hi < n {
 			o.load(unsafe.Add(at, hi), unsafe.Add(o.Send, from+hi), n-hi)
 		}
-	case o.contributes():
+	case fill == FillBlock:
 		o.load(at, unsafe.Add(o.Send, from), n)
 	}
 }
 
-// contributes reports whether this rank fills slots that hold the same block for all peers.
-func (o *Op) contributes() bool {
-	switch o.Collective {
-	case schedule.Broadcast:
-		return o.a.rank == o.Root
-	case schedule.Gather:
-		return o.a.rank != o.Root
-	default:
-		return !o.path.pieces
+// fills returns the data that this rank copies into its slots.
+func (o *Op) fills() uint8 {
+	root := o.a.rank == o.Root
+	switch {
+	case root && o.Collective == schedule.Gather, !root && o.Collective == schedule.Broadcast,
+		!root && o.Collective == schedule.Scatter:
+		return FillNothing
+	case o.path.pieces:
+		return FillPieces
 	}
+	return FillBlock
 }
 
 // reduce writes this rank's part of the result of chunk k into its slot, and into its result if it has one.

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"lightpath/collectives/schedule"
 )
 
 // The kernel looks up every page that it copies out of another process. With small pages that takes as long as the
@@ -102,39 +100,15 @@ func (o *Op) useLargePages() bool {
 
 // extents returns this rank's buffers. One that it does not have, or that lies in the other, is empty.
 func (o *Op) extents() (send, recv extent) {
-	n, root := o.a.ranks, o.a.rank == o.Root
-	s, r := 1, 1 // blocks
-	switch o.Collective {
-	case schedule.AllGather:
-		r = n
-	case schedule.ReduceScatter:
-		s = n
-	case schedule.AllToAll:
-		s, r = n, n
-	case schedule.Broadcast:
-		s = blocksIf(root, 1)
-	case schedule.Reduce:
-		r = blocksIf(root, 1)
-	case schedule.Gather:
-		r = blocksIf(root, n)
-	case schedule.Scatter:
-		s = blocksIf(root, n)
+	in, out := o.Collective.IOBlocksAt(o.a.ranks, o.a.rank == o.Root)
+	switch {
+	case !o.InPlace || in == 0 || out == 0:
+	case in > out:
+		out = 0
+	default:
+		in = 0
 	}
-	if o.InPlace && s > 0 && r > 0 {
-		if s > r {
-			r = 0
-		} else {
-			s = 0
-		}
-	}
-	return extent{o.Send, s * o.Block}, extent{o.Recv, r * o.Block}
-}
-
-func blocksIf(has bool, blocks int) int {
-	if has {
-		return blocks
-	}
-	return 0
+	return extent{o.Send, in * o.Block}, extent{o.Recv, out * o.Block}
 }
 
 // use counts a use of a buffer, when the process has had so many page faults, and reports whether it has large pages.

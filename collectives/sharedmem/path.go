@@ -95,12 +95,8 @@ func (o *Op) choose() path {
 
 // resultBytes returns the most bytes of results that a rank has in this call.
 func (o *Op) resultBytes() int {
-	switch o.Collective {
-	case schedule.AllGather, schedule.AllToAll, schedule.Gather:
-		return o.a.ranks * o.Block
-	default:
-		return o.Block
-	}
+	_, blocks := o.Collective.IOBlocks(o.a.ranks)
+	return blocks * o.Block
 }
 
 // part returns the bytes of a chunk of n that a rank reduces.

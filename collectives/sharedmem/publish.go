@@ -175,15 +175,7 @@ func (o *Op) mappable() bool {
 // sendsRegion reports whether peers may read this rank's buffer. In an exchange in place they may not: results
 // overwrite blocks that peers have still to read.
 func (o *Op) sendsRegion() bool {
-	switch o.Collective {
-	case schedule.AllToAll:
-		return !o.InPlace
-	case schedule.Broadcast, schedule.Scatter:
-		return o.a.rank == o.Root
-	case schedule.Gather:
-		return o.a.rank != o.Root
-	}
-	return true
+	return o.fills() != FillNothing && !(o.InPlace && o.Collective == schedule.AllToAll)
 }
 
 // inMappedRegion reports whether this rank's buffer is in a region that all peers have mapped, and sets o.at.
@@ -204,10 +196,8 @@ func (o *Op) inMappedRegion() bool {
 
 // sent returns how many bytes of its buffer this rank contributes.
 func (o *Op) sent() int {
-	if o.path.pieces {
-		return o.a.ranks * o.Block
-	}
-	return o.Block
+	blocks, _ := o.Collective.IOBlocks(o.a.ranks)
+	return blocks * o.Block
 }
 
 // publish decides whether peers read this rank's chunks in its buffer.
@@ -218,10 +208,7 @@ func (o *Op) publish(largePages bool) bool {
 	if !o.mayPublish(largePages) || !largePages && o.resultBytes() >= publishMax {
 		return false
 	}
-	if o.Collective == schedule.Broadcast && o.a.rank != o.Root {
-		return false
-	}
-	return o.a.readable(o.Send, o.sent())
+	return o.fills() != FillNothing && o.a.readable(o.Send, o.sent())
 }
 
 // fetch copies piece of rank p's chunk k to its place in the block at to.

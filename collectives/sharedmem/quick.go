@@ -312,18 +312,12 @@ func (o *Op) Recipe() (QuickRecipe, bool) {
 	me := o.a.rank
 	r := QuickRecipe{
 		Signature: o.Signature, Block: uint64(o.Block), Stride: uint32(o.stride), From: int32(o.path.from),
-		Ring:     uint8(o.ring),
+		Ring: uint8(o.ring), Fill: o.fills(),
 		IsInline: bit(o.inline), InPlace: uint32(bit(o.InPlace)), Scales: bit(o.Scale != nil),
 		CostClass: int8(o.costClass(o.Block)),
 	}
 	if o.path.pieces {
 		r.Piece, r.OwnFrom = uint32(me*o.stride), uint64(me*o.Block)
-	}
-	switch {
-	case o.path.pieces && (o.Collective != schedule.Scatter || me == o.Root):
-		r.Fill = FillPieces
-	case o.contributes():
-		r.Fill = FillBlock
 	}
 	switch o.Collective {
 	case schedule.AllReduce, schedule.Reduce, schedule.ReduceScatter:
