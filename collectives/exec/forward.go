@@ -21,7 +21,7 @@ const idleBacklog = 4
 // sendAndForward serves a stage in which this rank sends and forwards. It ends without progress, or after the last
 // forward.
 func (t *Task) sendAndForward(l *lane) (bool, error) {
-	f := t.forwarders[l.id]
+	f := t.planes[l.id].forwarder
 	if f == nil {
 		return false, fmt.Errorf("exec: rank %d plane %d does not forward: %w", t.prog.Rank, l.id, ErrCall)
 	}

@@ -165,12 +165,12 @@ func (t *Task) offer(l *lane, c *txChain, limit int) (int, error) {
 	payload := t.bytes(g, c.off, min(g.Len, int64(limit)))
 	var took int
 	var err error
-	if b := t.borrowers[l.id]; b != nil {
+	if p := &t.planes[l.id]; p.borrower != nil {
 		var mark uint64
-		took, mark, err = b.Lend(&c.header, payload)
+		took, mark, err = p.borrower.Lend(&c.header, payload)
 		c.mark = max(c.mark, mark)
 	} else {
-		took, err = t.planes[l.id].TrySend(&c.header, payload)
+		took, err = p.TrySend(&c.header, payload)
 	}
 	if err != nil {
 		return 0, t.failAt(in, err)
@@ -204,7 +204,7 @@ func (t *Task) collectReturned(l *lane) (bool, error) {
 			continue
 		}
 		in := &t.code[loan.id]
-		mark, err := t.borrowers[l.id].Returned(int(in.Peer), all || t.awaits(loan.id))
+		mark, err := t.planes[l.id].borrower.Returned(int(in.Peer), all || t.awaits(loan.id))
 		if err != nil {
 			return moved, t.failAt(in, err)
 		}

@@ -30,16 +30,16 @@ func (t *Task) receiveLane(l *lane) (bool, error) {
 // receive consumes frames of one source. If the instruction of a frame has incomplete dependencies, the frame stays in
 // the plane, which keeps the frames of a source in order.
 func (t *Task) receive(l *lane, c *chain) (bool, error) {
-	lander := t.landers[l.id]
+	plane := &t.planes[l.id]
 	moved := false
 	for n := 0; n < burst && c.id != program.None && t.isReady(c.id); n++ {
 		in := &t.code[c.id]
 		var took int
 		var err error
-		if lander != nil && in.Kind == program.Recv {
-			took, err = t.land(lander, in, c)
+		if plane.lander != nil && in.Kind == program.Recv {
+			took, err = t.land(plane.lander, in, c)
 		} else {
-			took, err = t.take(t.planes[l.id], in, c)
+			took, err = t.take(plane.Plane, in, c)
 		}
 		if err != nil || took == 0 {
 			return moved, err

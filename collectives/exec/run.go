@@ -42,7 +42,8 @@ const wakeUp = 50 * time.Microsecond
 // Limits of one wait for the doorbell of an endpoint.
 const (
 	maxWait = 10 * time.Millisecond
-	// sharedWait applies if several endpoints have work. Run can wait for one of them only, and polls the others.
+	// sharedWait applies if several endpoints have work: Run can wait for one of them only, and polls the others. It also
+	// applies to tasks whose messages wait for their memory.
 	sharedWait = 100 * time.Microsecond
 	// switchWait applies while a plane with kernel forwarding switches. Its new epoch is readable at once, but the
 	// doorbell rings later.
@@ -92,7 +93,7 @@ func Run(tasks []*Task, o *Options) error {
 func abandon(tasks []*Task) {
 	for _, t := range tasks {
 		for i := range t.lanes {
-			if b, ok := t.planes[i].(transport.Abandoner); ok && t.remaining > 0 {
+			if b, ok := t.planes[i].borrower.(transport.Abandoner); ok && t.remaining > 0 {
 				b.Abandon()
 			}
 		}
@@ -247,12 +248,10 @@ func (d *driver) block() error {
 		return nil
 	}
 	switch {
-	case shared:
+	case shared, d.current().call.Memory != nil: // it rings no doorbell
 		e.Wait(armed, sharedWait)
 	case d.current().switching():
 		e.Wait(armed, switchWait)
-	case d.current().call.Memory != nil: // it rings no doorbell
-		e.Wait(armed, sharedWait)
 	default:
 		e.Wait(armed, maxWait)
 	}
@@ -300,10 +299,7 @@ func (d *driver) checkDeadline() error {
 func (d *driver) current() *Task { return d.tasks[d.first] }
 
 // endpoint returns the endpoint to wait for, and reports whether other endpoints have work too.
-func (d *driver) endpoint() (e interface {
-	Arm() uint32
-	Wait(armed uint32, d time.Duration)
-}, shared bool) {
+func (d *driver) endpoint() (e transport.Endpoint, shared bool) {
 	first := d.current()
 	for _, t := range d.tasks[d.first+1:] {
 		if t.remaining != 0 && t.endpoint != first.endpoint {

@@ -113,12 +113,7 @@ type Task struct {
 	section, repetition int
 	repeated            program.Repetition
 	mapRoom             circuit.Permutation
-	planes              []transport.Plane
-	// By plane, nil if the plane does not implement the interface.
-	forwarders []transport.Forwarder
-	steerers   []transport.Steerer
-	landers    []transport.Lander
-	borrowers  []transport.Borrower
+	planes              []plane
 
 	endpoint  transport.Endpoint // endpoint of planes
 	regions   []Buffer           // the three buffers, then the messages
@@ -138,6 +133,15 @@ type Task struct {
 	partsLeft          []int32 // by message: incomplete instructions; only with Call.Memory
 	measuring          bool
 	firstByte          int64 // time of the first bytes on any plane; 0: none yet, or not measured
+}
+
+// plane is a plane of the endpoint. Interfaces that it does not implement are nil.
+type plane struct {
+	transport.Plane
+	forwarder transport.Forwarder
+	steerer   transport.Steerer
+	lander    transport.Lander
+	borrower  transport.Borrower
 }
 
 // lane is the state of one plane.
@@ -313,16 +317,15 @@ func (t *Task) bindPlanes() {
 		return
 	}
 	t.endpoint = t.call.Endpoint
-	t.planes = t.call.Endpoint.Planes()
-	t.forwarders = make([]transport.Forwarder, len(t.planes))
-	t.steerers = make([]transport.Steerer, len(t.planes))
-	t.landers = make([]transport.Lander, len(t.planes))
-	t.borrowers = make([]transport.Borrower, len(t.planes))
-	for i, p := range t.planes {
-		t.forwarders[i], _ = p.(transport.Forwarder)
-		t.steerers[i], _ = p.(transport.Steerer)
-		t.landers[i], _ = p.(transport.Lander)
-		t.borrowers[i], _ = p.(transport.Borrower)
+	all := t.endpoint.Planes()
+	t.planes = make([]plane, len(all))
+	for i, of := range all {
+		p := &t.planes[i]
+		p.Plane = of
+		p.forwarder, _ = of.(transport.Forwarder)
+		p.steerer, _ = of.(transport.Steerer)
+		p.lander, _ = of.(transport.Lander)
+		p.borrower, _ = of.(transport.Borrower)
 	}
 }
 
@@ -355,7 +358,7 @@ func (t *Task) bindLane(i int) {
 	l.id, l.posted = i, program.None
 	l.steer, l.forwarded = nil, 0
 	if t.call.OCS != nil {
-		l.steer = t.steerers[i]
+		l.steer = t.planes[i].steerer
 	}
 	l.awaitedEpoch, l.awaitsCircuits, l.holdReported = 0, t.call.OCS != nil, false
 	if i < len(t.base) {

@@ -53,31 +53,9 @@ func (t *Task) Waiting() (Wait, bool) {
 }
 
 // Blocked is like Waiting, but does not query the switch.
-func (t *Task) Blocked() (Wait, bool) {
-	if !t.bound || t.remaining == 0 {
-		return Wait{}, false
-	}
-	if t.call.Engine != nil {
-		return t.call.Engine.Waiting(), true
-	}
-	for i := range t.lanes {
-		l := &t.lanes[i]
-		for _, c := range l.rx {
-			if t.depsLeft[c.id] == 0 {
-				return t.waitOf(c.id), true
-			}
-		}
-	}
-	for i := range t.lanes {
-		l := &t.lanes[i]
-		if w, ok := t.waitOfLane(l); ok {
-			return w, true
-		}
-	}
-	return Wait{Rank: t.prog.Rank, Op: t.call.Op, Peer: -1, Plane: -1}, true
-}
+func (t *Task) Blocked() (Wait, bool) { return t.BlockedBy(func(int) bool { return true }) }
 
-// BlockedBy is like Blocked, but returns an instruction that waits for one of some ranks.
+// BlockedBy is like Blocked, but returns only a wait for one of some ranks. The rank of a reconfiguration is -1.
 func (t *Task) BlockedBy(some func(rank int) bool) (Wait, bool) {
 	if !t.bound || t.remaining == 0 {
 		return Wait{}, false
@@ -87,23 +65,27 @@ func (t *Task) BlockedBy(some func(rank int) bool) (Wait, bool) {
 		return w, some(w.Peer)
 	}
 	for i := range t.lanes {
-		l := &t.lanes[i]
-		for _, c := range l.rx {
-			if t.depsLeft[c.id] == 0 && some(int(t.code[c.id].Peer)) {
-				return t.waitOf(c.id), true
-			}
-		}
-		for _, c := range l.tx {
-			if t.depsLeft[c.id] == 0 && some(int(t.code[c.id].Peer)) {
+		for _, c := range t.lanes[i].rx {
+			if t.waitsFor(c.id, some) {
 				return t.waitOf(c.id), true
 			}
 		}
 	}
-	return Wait{}, false
+	for i := range t.lanes {
+		if w, ok := t.waitOfLane(&t.lanes[i], some); ok {
+			return w, true
+		}
+	}
+	return Wait{Rank: t.prog.Rank, Op: t.call.Op, Peer: -1, Plane: -1}, some(-1)
 }
 
-func (t *Task) waitOfLane(l *lane) (Wait, bool) {
-	if l.awaitsCircuits && l.txLeft > 0 || !l.finished && l.txLeft == 0 {
+// waitsFor reports whether an instruction without incomplete dependencies waits for one of some ranks.
+func (t *Task) waitsFor(id program.ID, some func(rank int) bool) bool {
+	return t.depsLeft[id] == 0 && some(int(t.code[id].Peer))
+}
+
+func (t *Task) waitOfLane(l *lane, some func(rank int) bool) (Wait, bool) {
+	if (l.awaitsCircuits && l.txLeft > 0 || !l.finished && l.txLeft == 0) && some(-1) {
 		w := Wait{Rank: t.prog.Rank, Op: t.call.Op, Kind: program.Reconfigure, Peer: -1, Plane: l.id, Epoch: l.awaitedEpoch}
 		if l.awaitsCircuits && l.txLeft > 0 {
 			w.Epoch--
@@ -111,15 +93,19 @@ func (t *Task) waitOfLane(l *lane) (Wait, bool) {
 		return w, true
 	}
 	for _, c := range l.tx {
-		if t.depsLeft[c.id] == 0 {
+		if t.waitsFor(c.id, some) {
 			return t.waitOf(c.id), true
 		}
 	}
-	if len(l.fwd) > 0 {
-		return t.waitOf(l.fwd[0]), true
+	for _, id := range l.fwd {
+		if some(int(t.code[id].Peer)) {
+			return t.waitOf(id), true
+		}
 	}
-	if len(l.lent) > 0 {
-		return t.waitOf(l.lent[0].id), true
+	for _, loan := range l.lent {
+		if some(int(t.code[loan.id].Peer)) {
+			return t.waitOf(loan.id), true
+		}
 	}
 	return Wait{}, false
 }
