@@ -42,7 +42,7 @@ func Run(ctx context.Context, o *Options, w io.Writer) ([]*Trial, error) {
 
 func runAll(ctx context.Context, o *Options, list []Experiment) (trials []*Trial, err error) {
 	for i := range list {
-		for _, name := range list[i].Planners {
+		for _, name := range planners {
 			o.Progress("%s, %s", list[i].name(), name)
 			t, err := runTrial(ctx, o, &list[i], name)
 			if err != nil {
@@ -66,7 +66,7 @@ func (o *Options) experiments() []Experiment {
 // bytes on the wire. It returns the failure that the ranks reported, or [ErrNotBroken].
 func Break(ctx context.Context, o *Options) error {
 	broken := *o
-	broken.BreakDrain = true
+	broken.breakDrain = true
 	_, err := runTrial(ctx, &broken, &o.experiments()[0], "swot")
 	if err == nil {
 		return ErrNotBroken

@@ -63,7 +63,7 @@ func TestExperiments(t *testing.T) {
 		}
 		require.NoError(t, trial.Problem.Validate())
 		cct := map[string]float64{}
-		for _, name := range e.Planners {
+		for _, name := range planners {
 			plan, err := planner.Solve(t.Context(), name, trial.Problem,
 				planner.Options{TimeLimit: time.Minute, Effort: 100 * time.Millisecond, SinglePlane: true})
 			if errors.Is(err, planner.ErrInfeasible) {

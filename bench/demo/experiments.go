@@ -8,7 +8,7 @@ import (
 	"lightpath/plans/circuit"
 )
 
-// Experiment is one collective on one fabric, run under each of Planners.
+// Experiment is one collective on one fabric, run under each of the planners.
 type Experiment struct {
 	Key        string // "a", "b", "c"
 	Title      string
@@ -18,9 +18,8 @@ type Experiment struct {
 	Forwarding bool
 	Reconfig   time.Duration
 	// Start is the first map of all planes; nil: the planner chooses it, and the first operation installs it.
-	Start    circuit.Permutation
-	Planners []string
-	Scale    Scale
+	Start circuit.Permutation
+	Scale Scale
 }
 
 // name returns the title as users see it.
@@ -35,10 +34,9 @@ func (e *Experiment) facts() string {
 // Scale describes the planes of an experiment.
 type Scale struct {
 	Planes    int
-	RateGbps  float64 // per port
-	FrameData int     // payload bytes of a frame
-	// Alpha and Hop are the latencies of the cost model; see [Scale.frameTime].
-	Alpha, Hop time.Duration
+	RateGbps  float64       // per port
+	FrameData int           // payload bytes of a frame
+	Hop       time.Duration // latency of a hop in the cost model; see [Scale.frameTime]
 }
 
 // frameTime returns how long a frame is on the wire. One more hop costs this time, since a rank forwards whole frames.
@@ -62,7 +60,8 @@ const (
 	swotReconfig = 200 * time.Microsecond * timeScale
 )
 
-var everyPlanner = []string{"static", "perstep", "harvest", "swot", "weave"}
+// planners run every experiment.
+var planners = []string{"static", "perstep", "harvest", "swot", "weave"}
 
 // experiments returns the experiments of the demonstration.
 func experiments() []Experiment {
@@ -71,17 +70,17 @@ func experiments() []Experiment {
 		{
 			Key: "a", Title: "Rabenseifner AllReduce, the example of SWOT Fig. 5 (times x 250)",
 			Collective: schedule.AllReduce, Algorithm: "rabenseifner", Bytes: 1_250_000,
-			Reconfig: swotReconfig, Start: circuit.Xor(ranks, 1), Planners: everyPlanner, Scale: scale,
+			Reconfig: swotReconfig, Start: circuit.Xor(ranks, 1), Scale: scale,
 		},
 		{
 			Key: "b", Title: "pairwise All-to-All",
 			Collective: schedule.AllToAll, Algorithm: "pairwise", Bytes: 4_000_000,
-			Reconfig: swotReconfig, Planners: everyPlanner, Scale: scale,
+			Reconfig: swotReconfig, Scale: scale,
 		},
 		{
 			Key: "c", Title: "cyclic recursive doubling AllReduce, ranks forward for each other",
 			Collective: schedule.AllReduce, Algorithm: "recursive-doubling", Bytes: 1_250_000,
-			Forwarding: true, Reconfig: 30 * time.Millisecond, Planners: everyPlanner, Scale: scale,
+			Forwarding: true, Reconfig: 30 * time.Millisecond, Scale: scale,
 		},
 	}
 }
@@ -114,7 +113,7 @@ func kernelExperiments() []Experiment {
 				list = append(list, Experiment{
 					Key: fmt.Sprintf("k=%d, %v, %s", planes, reconfig, c.algorithm), Title: c.name,
 					Collective: c.kind, Algorithm: c.algorithm, Bytes: c.bytes, Forwarding: c.forwarding,
-					Reconfig: reconfig, Planners: everyPlanner, Scale: kernelScale(planes),
+					Reconfig: reconfig, Scale: kernelScale(planes),
 				})
 			}
 		}

@@ -42,7 +42,6 @@ func TestTrial(t *testing.T) {
 	if len(trial.Measured) != demoScale().Planes || len(trial.Measured[0]) < 2 {
 		t.Errorf("the timeline shows %+v", trial.Measured)
 	}
-	trial.Experiment.Planners = nil
 	report := filepath.Join(t.TempDir(), "index.html")
 	require.NoError(t, writeReport(report, []*Trial{trial}))
 	page, err := os.ReadFile(report)

@@ -25,12 +25,12 @@ type Options struct {
 	Worker    string // path of lightpath-rank
 	Report    string // HTML file to write
 	Iters     int    // timed iterations of each trial
-	// BreakDrain skips the drain before plane 0's second switch; the run must then fail.
-	BreakDrain bool
-	Only       string // run only experiments whose title, with the key in brackets, contains it
+	Only      string // run only experiments whose title, with the key in brackets, contains it
 	// Kernel runs the experiments of planes in the kernel; it needs root.
 	Kernel   bool
 	Progress func(format string, args ...any)
+
+	breakDrain bool // skip the drain before plane 0's second switch; the run must then fail
 }
 
 // Trial is one experiment under one planner, measured.
@@ -142,7 +142,7 @@ func (t *Trial) stateProblem() (steps []int, err error) {
 	t.Independent = independent(s)
 	template := &plans.Problem{
 		Version: plans.Version, Ranks: ranks, Planes: e.Scale.Planes, BandwidthGbps: e.Scale.RateGbps,
-		AlphaUS: float64(e.Scale.Alpha) / 1e3, HopUS: float64(e.Scale.Hop) / 1e3, ReconfigUS: float64(e.Reconfig) / 1e3,
+		HopUS: float64(e.Scale.Hop) / 1e3, ReconfigUS: float64(e.Reconfig) / 1e3,
 		Forwarding: e.Forwarding, Circuits: plans.Simplex, Initial: t.initial(), Final: plans.Final{Kind: plans.FinalInitial},
 	}
 	t.Problem, steps, err = schedule.Problem(s, float64(e.Bytes), template)
@@ -172,7 +172,7 @@ func (t *Trial) execute(ctx context.Context, o *Options, b backend, dir string) 
 	}
 	e := t.Experiment
 	job := bench.Ranks{
-		N: ranks, Worker: o.Worker, Transport: "shm", Deadline: 2 * time.Minute, Env: t.environment(dir, o.BreakDrain),
+		N: ranks, Worker: o.Worker, Transport: "shm", Deadline: 2 * time.Minute, Env: t.environment(dir, o.breakDrain),
 	}
 	spec := bench.Spec{
 		Collective: e.Collective, Type: datatype.Float32, Op: datatype.Sum, Warmup: warmup, Iters: o.Iters, Check: true,
@@ -209,7 +209,7 @@ func (t *Trial) writeFabric(b backend, dir string) (config, socket string, err e
 	e := t.Experiment
 	socket = filepath.Join(dir, "ocs.sock")
 	f := bench.EmulatedFabric("demo", socket, ranks, e.Scale.Planes, fabric.Rate(e.Scale.RateGbps*1e9), e.Reconfig)
-	f.Forwarding, f.Costs = e.Forwarding, fabric.Costs{Alpha: e.Scale.Alpha, Hop: e.Scale.Hop}
+	f.Forwarding, f.Costs = e.Forwarding, fabric.Costs{Hop: e.Scale.Hop}
 	sw := fabric.OCSD{Socket: socket, Initial: t.initial()}
 	b.configure(e, dir, f, &sw)
 	_, config, err = bench.WriteFabric(dir, f, &sw)
