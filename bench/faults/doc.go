@@ -5,7 +5,7 @@
 // A scenario proves three things. Its fault has happened. Ranks go on, or end with an error that names the failed part,
 // within a bound. No result is wrong: a lost frame fails its operation.
 //
-// scenarios need root. They must not touch fabrics or processes that they have not started.
+// Scenarios need root. They must not touch fabrics or processes that they have not started.
 //
 // Layer: inside bench.
 package faults

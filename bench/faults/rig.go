@@ -187,7 +187,7 @@ const lease = 2 * time.Second
 
 func (g *rig) startController(i int) error {
 	c := fabric.OCSD{
-		Version: fabric.Version, Name: fmt.Sprintf("c%d", i), Fabric: g.path("fabric.yaml"), DataPlane: fabric.DataKernel,
+		Version: fabric.Version, Name: controllerName(i), Fabric: g.path("fabric.yaml"), DataPlane: fabric.DataKernel,
 		Listen: g.listen[i],
 		Device: fabric.DeviceConfig{Faults: g.path("faults.yaml")},
 	}

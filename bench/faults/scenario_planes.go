@@ -203,8 +203,8 @@ func failedMove(g *rig, script, reason string) error {
 	if err := g.fails(nil, "rank ", "plane 1", "epoch ", reason); err != nil {
 		return err
 	}
-	_, reason, _ = strings.Cut("|"+reason, "|")
-	return g.downBecause(1, strings.Split(reason, "|")[0])
+	first, _, _ := strings.Cut(reason, "|") // the controller's words
+	return g.downBecause(1, first)
 }
 
 // harmlessGhost adds a circuit to the switch's table that no frame uses.

@@ -170,10 +170,17 @@ type match struct {
 	until    time.Time // no more points are begun then; zero: never
 }
 
+// point returns a point without samples.
+func (m *match) point(c schedule.Collective, s size) *Point {
+	return &Point{
+		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: s.bytes, Count: s.count,
+		Type: m.o.Type.String(), Op: m.o.Op.String(), Contenders: map[string]*Samples{},
+	}
+}
+
 // due reports whether a point must be measured now. It counts the points for which there is no time.
-func (m *match) due(c schedule.Collective, s size) bool {
-	if m.d.has(&Point{Transport: m.transport, Ranks: m.ranks, Collective: c.String(), Type: m.o.Type.String(),
-		Op: m.o.Op.String(), Bytes: s.bytes}) {
+func (m *match) due(p *Point) bool {
+	if m.d.has(p) {
 		return false
 	}
 	if !m.until.IsZero() && time.Now().After(m.until) {
@@ -202,7 +209,8 @@ func (m *match) play(ctx context.Context, chosen []contender) error {
 func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []contender) error {
 	var points []*Point
 	for _, s := range sizesOf(c, m.o, m.ranks) {
-		if !m.due(c, s) {
+		p := m.point(c, s)
+		if !m.due(p) {
 			continue
 		}
 		if m.sessions == nil {
@@ -210,8 +218,7 @@ func (m *match) collective(ctx context.Context, c schedule.Collective, chosen []
 				return err
 			}
 		}
-		p, err := m.calibrated(ctx, c, s)
-		if err != nil {
+		if err := m.calibrate(ctx, c, p); err != nil {
 			return err
 		}
 		points = append(points, p)
@@ -306,14 +313,9 @@ func (m *match) lost(name string, err error) error {
 // iterations are checked.
 const checkedAlways = 64 << 10
 
-// calibrated returns a point with the iterations of its samples, but without samples. The first calls of a size take
-// many times as long as later calls. So rounds of more and more iterations follow each other, until the last round was
-// long enough to choose.
-func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (*Point, error) {
-	p := &Point{
-		Transport: m.transport, Collective: c.String(), Ranks: m.ranks, Bytes: s.bytes, Count: s.count,
-		Type: m.o.Type.String(), Op: m.o.Op.String(), Contenders: map[string]*Samples{},
-	}
+// calibrate chooses the iterations of a point's samples. The first calls of a size take many times as long as later
+// calls. So rounds of more and more iterations follow each other, until the last round was long enough to choose.
+func (m *match) calibrate(ctx context.Context, c schedule.Collective, p *Point) error {
 	for _, s := range m.sessions {
 		p.Contenders[s.name] = &Samples{}
 	}
@@ -321,10 +323,10 @@ func (m *match) calibrated(ctx context.Context, c schedule.Collective, s size) (
 		tried := p.Iters
 		samples, err := m.round(ctx, p, c, true, 0)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if p.chooseIterations(samples); p.Iters <= 4*tried {
-			return p, m.settle(ctx, p, c, samples)
+			return m.settle(ctx, p, c, samples)
 		}
 		p.Iters = min(p.Iters, 100*tried)
 	}

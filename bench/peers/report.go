@@ -123,8 +123,8 @@ func (d *Document) markdown() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d processors, medians of %d samples by turns; ratio: time of the best peer / Lightpath's in "+
 		"the same round, median over rounds, with the 95 %% interval of a bootstrap over rounds.\n\n", d.Cores, d.Rounds)
-	fmt.Fprint(&b, "| transport | collective | ranks | points | geometric mean | least | low end under 0.95 "+
-		"|\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "| transport | collective | ranks | points | geometric mean | least | low end under %.2f "+
+		"|\n|---|---|---|---|---|---|---|\n", floor)
 	for _, s := range d.Summaries {
 		fmt.Fprintf(&b, "| %s | %s | %s | %d | %.2f | %.2f | %d |\n", s.Transport, s.Collective, s.ranks(), s.Points,
 			s.Geomean, s.Least, s.Below)
