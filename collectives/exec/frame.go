@@ -10,15 +10,23 @@ import (
 
 // setHeader sets the fields that all frames of a send share.
 func (t *Task) setHeader(h *wire.Header, in *program.Instruction) {
+	op, step, sig := t.identity(in, t.sendBase, in.Src)
 	*h = wire.Header{
-		Comm: t.call.Comm, Op: t.call.Op, Step: uint32(in.Step), Epoch: t.frameEpoch(in),
-		Signature: t.prog.Signature, Src: uint16(t.prog.Rank), Dst: uint16(in.Peer), Plane: uint16(in.Plane),
+		Comm: t.call.Comm, Op: op, Step: step, Epoch: t.frameEpoch(in), Signature: sig,
+		Src: uint16(t.prog.Rank), Dst: uint16(in.Peer), Plane: uint16(in.Plane),
 	}
-	if t.prog.P2P {
-		h.Op = pairBit | (t.sendBase[in.Peer] + uint64(in.Step))
-		h.Step = 0
-		h.Signature = t.messageSignature(in.Src)
+}
+
+// identity returns the fields by which the frames of an instruction's message differ from other frames of its flow. base
+// is the number of the call's first message by rank, and g the memory of the message. The signature of a message is a
+// hash of its size and of the size of the whole message.
+func (t *Task) identity(in *program.Instruction, base []uint64, g []program.Segment) (op uint64, step, sig uint32) {
+	if !t.prog.P2P {
+		return t.call.Op, uint32(in.Step), t.prog.Signature
 	}
+	m := g[0].Msg
+	return pairBit | (base[in.Peer] + uint64(in.Step)), 0,
+		program.Signature(uint64(t.prog.MsgBytes[m]), uint64(t.prog.MsgWhole[m]))
 }
 
 // frameEpoch returns the epoch of the frames of a send or receive: that of their circuit or, if the kernel forwards, of
@@ -30,18 +38,10 @@ func (t *Task) frameEpoch(in *program.Instruction) uint32 {
 	return t.epoch(int(in.Plane), in.Epoch)
 }
 
-// messageSignature returns the signature of a message: a hash of its size and of the size of the whole message.
-func (t *Task) messageSignature(g []program.Segment) uint32 {
-	return program.Signature(uint64(t.prog.MsgBytes[g[0].Msg]), uint64(t.prog.MsgWhole[g[0].Msg]))
-}
-
 // checkFrame compares a frame with the next receive from its source. It returns false without an error if the frame
 // belongs to a later call of this rank; the frame then stays in the plane.
 func (t *Task) checkFrame(in *program.Instruction, id program.ID, h *wire.Header, length int) (bool, error) {
-	wantOp, step, sig := t.call.Op, uint32(in.Step), t.prog.Signature
-	if t.prog.P2P {
-		wantOp, step, sig = pairBit|(t.recvBase[in.Peer]+uint64(in.Step)), 0, t.messageSignature(in.Dst)
-	}
+	wantOp, step, sig := t.identity(in, t.recvBase, in.Dst)
 	if h.Comm != t.call.Comm {
 		return false, t.badFrame(in, h, ErrForeignFrame)
 	}

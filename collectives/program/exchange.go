@@ -71,11 +71,9 @@ func holdTimeline(a *ExchangeArgs) (*timeline, error) {
 	t := &timeline{planes: make([]planeLine, len(a.Plan.Planes))}
 	for j := range t.planes {
 		tp := &t.planes[j]
-		if err := a.Current[j].Validate(a.Ranks); err != nil {
-			return nil, fmt.Errorf("program: plane %d: present map %w: %w", j, err, ErrPlan)
+		if err := tp.begin(a.Current[j], a.Ranks); err != nil {
+			return nil, fmt.Errorf("program: plane %d: present map %w", j, err)
 		}
-		tp.maps = []circuit.Permutation{a.Current[j]}
-		tp.made = [][]uint32{make([]uint32, a.Ranks)}
 		for k := range a.Plan.Planes[j] {
 			e := &a.Plan.Planes[j][k]
 			switch {

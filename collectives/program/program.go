@@ -135,11 +135,11 @@ type Program struct {
 	MsgBytes        []int64
 	MsgWhole        []int64
 	Sends, Receives []int32
-	// Sections run one after another. If there are sections, Ops, Local and Lanes are empty, and Configs are those of
+	// Sections run one after another. If there are sections, Code, Local and Lanes are empty, and Configs are those of
 	// the first section. See [Args.SectionSteps].
 	Sections []Section
 
-	// Derived from Ops and Lanes.
+	// Derived from Code and Lanes.
 
 	Reduces, Scales bool    // an instruction reduces; an instruction multiplies by the call's factor
 	Next            []ID    // by instruction: the next one of the same chain, or None

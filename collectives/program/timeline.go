@@ -68,11 +68,9 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 	if a.Current != nil {
 		start = a.Current[j]
 	}
-	if err := start.Validate(ranks); err != nil {
-		return fmt.Errorf("initial map %w: %w", err, ErrPlan)
+	if err := tp.begin(start, ranks); err != nil {
+		return fmt.Errorf("initial map %w", err)
 	}
-	tp.maps = []circuit.Permutation{start}
-	tp.made = [][]uint32{make([]uint32, ranks)}
 	if err := tp.move(plan.Initial[j], ranks); err != nil {
 		return err
 	}
@@ -96,6 +94,15 @@ func (t *timeline) addPlane(j, ranks int, plan *plans.Plan, a *Args) error {
 		default:
 			return fmt.Errorf("entry %d: %s: %w", k, e.Kind, ErrUnsupported)
 		}
+	}
+	return nil
+}
+
+// begin sets the first map.
+func (tp *planeLine) begin(start circuit.Permutation, ranks int) error {
+	tp.maps, tp.made = []circuit.Permutation{start}, [][]uint32{make([]uint32, ranks)}
+	if err := start.Validate(ranks); err != nil {
+		return fmt.Errorf("%w: %w", err, ErrPlan)
 	}
 	return nil
 }
