@@ -8,9 +8,6 @@ import (
 	"lightpath/collectives/transport/internal/mesh"
 )
 
-// budgetPerRank is the memory for the rings of a rank in bytes. The kernel provides only the pages that ranks use.
-const budgetPerRank = 8 << 20
-
 // Options of [NewGroup]. A zero field has a default that depends on the number of ranks.
 type Options struct {
 	Slots   int // of the ring between two ranks on one plane
@@ -20,7 +17,7 @@ type Options struct {
 // NewGroup returns the endpoints of n ranks, which reach each other on every plane. The goroutine of rank r uses
 // endpoints[r].
 func NewGroup(n, planes int, o Options) ([]transport.Endpoint, error) {
-	g := mesh.Fit(min(max(n, 1), mesh.MaxRanks), min(max(planes, 1), mesh.MaxPlanes), max(n, 1)*budgetPerRank)
+	g := mesh.Fit(min(max(n, 1), mesh.MaxRanks), min(max(planes, 1), mesh.MaxPlanes), max(n, 1)*mesh.BudgetPerRank)
 	g.Ranks, g.Planes = n, planes
 	if o.Slots != 0 {
 		g.Slots = o.Slots

@@ -11,8 +11,9 @@ import (
 	"lightpath/ocsctl/emulator"
 )
 
-// DefaultStash is the default of Options.Stash.
-const DefaultStash = 1 << 14
+// maxStash is the largest number of frames of a plane that an endpoint copies out of the receive ring. At the limit,
+// frames stay in the ring and the switch cannot deliver more.
+const maxStash = 1 << 14
 
 // Options describe one rank's ports.
 type Options struct {
@@ -22,9 +23,6 @@ type Options struct {
 	Ports []emulator.PortMemory
 	// MTU is the largest frame in bytes, including its header.
 	MTU int
-	// Stash is the largest number of frames of a plane that the endpoint copies out of the receive ring; 0 is
-	// DefaultStash. At the limit, frames stay in the ring and the switch cannot deliver more.
-	Stash int
 	// Health returns an error if the switch lost frames of this rank on a plane. It must not block, and must not
 	// allocate unless it returns an error. It may be nil.
 	Health func(plane int) error
@@ -46,9 +44,6 @@ func New(o Options) (*Endpoint, error) {
 	if len(o.Ports) == 0 {
 		return nil, fmt.Errorf("port: rank %d has no ports", o.Rank)
 	}
-	if o.Stash == 0 {
-		o.Stash = DefaultStash
-	}
 	e := &Endpoint{rank: o.Rank}
 	e.sleeper.Use(o.Ports[0].Bell)
 	for id := range o.Ports {
@@ -66,7 +61,7 @@ func New(o Options) (*Endpoint, error) {
 		payload := (room - wire.HeaderSize) &^ 7 // so that a frame splits no element
 		e.planes = append(e.planes, &plane{
 			e: e, id: id, mem: *m, health: o.Health, payload: payload, queues: make([]queue, o.Ranks),
-			pool: frames.Pool{Size: payload, Limit: o.Stash},
+			pool: frames.Pool{Size: payload, Limit: maxStash},
 		})
 	}
 	return e, nil

@@ -242,8 +242,9 @@ func TestRingOfForwardersDoesNotDeadlock(t *testing.T) {
 func TestFramesForThisRankDoNotBlockTransit(t *testing.T) {
 	l := newLoop(t, rings(3, 1), 64, 128)
 	send := l.endpoint(t, 0, 128).Planes()[0]
-	e, err := New(Options{Rank: 1, Ranks: 3, Ports: l.ports[1], MTU: 128, Stash: 5})
+	e, err := New(Options{Rank: 1, Ranks: 3, Ports: l.ports[1], MTU: 128})
 	require.NoError(t, err)
+	e.planes[0].(*plane).pool.Limit = 5
 	p := e.Planes()[0].(transport.Forwarder)
 	put := func(dst, i int) {
 		t.Helper()

@@ -16,9 +16,6 @@ import (
 // DefaultDir is the directory for segments.
 const DefaultDir = "/dev/shm"
 
-// budgetPerRank is the memory for the rings of a rank in bytes: 64 MiB for 8 ranks.
-const budgetPerRank = 8 << 20
-
 // Errors of Create and Attach.
 var (
 	// ErrNoSpace reports that the memory file system cannot hold even the smallest segment.
@@ -31,16 +28,19 @@ var (
 type Options struct {
 	Ranks, Planes int
 	Rank          int
-	Dir           string // "" is DefaultDir
-	Budget        int    // for the rings in bytes, exceeded only if the smallest rings do not fit; 0 is 8 MiB per rank
 	// Shared is the size of the memory of [transport.Sharer] in bytes, a multiple of 64. If the file system has too
 	// little room, the endpoint has none. Attach ignores this field.
 	Shared int
+
+	// Tests set these: the directory, and the size of the rings in bytes, which is exceeded only if the smallest rings do
+	// not fit.
+	dir    string
+	budget int
 }
 
 func (o *Options) fill() {
-	o.Dir = cmp.Or(o.Dir, DefaultDir)
-	o.Budget = cmp.Or(o.Budget, o.Ranks*budgetPerRank)
+	o.dir = cmp.Or(o.dir, DefaultDir)
+	o.budget = cmp.Or(o.budget, o.Ranks*mesh.BudgetPerRank)
 }
 
 // Create creates a segment and attaches to it as o.Rank. The other ranks pass the name to Attach. Results of Peek are
@@ -51,8 +51,8 @@ func Create(o Options) (name string, e transport.Endpoint, err error) {
 	if err := probe.Check(); err != nil {
 		return "", nil, fmt.Errorf("shm: %w", err)
 	}
-	removeAbandoned(o.Dir)
-	name, f, err := newFile(o.Dir)
+	removeAbandoned(o.dir)
+	name, f, err := newFile(o.dir)
 	if err != nil {
 		return "", nil, err
 	}
@@ -84,12 +84,12 @@ func Create(o Options) (name string, e transport.Endpoint, err error) {
 
 // reserve allocates the file's memory. It tries smaller geometries until one fits.
 func reserve(f *os.File, o Options) (mesh.Geometry, error) {
-	for budget, last := o.Budget, -1; ; budget = last - segmentSize(mesh.Geometry{}, o.Shared) - 1 {
+	for budget, last := o.budget, -1; ; budget = last - segmentSize(mesh.Geometry{}, o.Shared) - 1 {
 		g := mesh.Fit(o.Ranks, o.Planes, budget)
 		size := segmentSize(g, o.Shared)
 		if size == last {
 			return g, fmt.Errorf("%w: %s cannot hold the %d bytes that %d ranks and %d planes need "+
-				"(in a container: raise --shm-size)", ErrNoSpace, o.Dir, size, o.Ranks, o.Planes)
+				"(in a container: raise --shm-size)", ErrNoSpace, o.dir, size, o.Ranks, o.Planes)
 		}
 		last = size
 		err := allocate(f, int64(size))
@@ -97,7 +97,7 @@ func reserve(f *os.File, o Options) (mesh.Geometry, error) {
 			return g, nil
 		}
 		if !errors.Is(err, unix.ENOSPC) {
-			return g, fmt.Errorf("shm: allocate %d bytes in %s: %w", size, o.Dir, err)
+			return g, fmt.Errorf("shm: allocate %d bytes in %s: %w", size, o.dir, err)
 		}
 		if err := f.Truncate(0); err != nil {
 			return g, fmt.Errorf("shm: %w", err)
@@ -117,7 +117,7 @@ var allocate = func(f *os.File, size int64) error {
 // Attach joins the segment that Create named. The last rank to attach removes the name.
 func Attach(name string, o Options) (transport.Endpoint, error) {
 	o.fill()
-	f, size, err := openFile(o.Dir, name)
+	f, size, err := openFile(o.dir, name)
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func child(name string) error {
 
 func TestAttachRefuses(t *testing.T) {
 	dir := t.TempDir()
-	o := Options{Ranks: 2, Planes: 1, Dir: dir, Budget: 1 << 20}
+	o := Options{Ranks: 2, Planes: 1, dir: dir, budget: 1 << 20}
 	name, e, err := Create(o)
 	require.NoError(t, err)
 	defer transporttest.Close(t, e)
@@ -162,8 +162,8 @@ func TestAttachRefuses(t *testing.T) {
 		{name: "short", edit: func(b []byte) []byte { return b[:len(b)-1] }},
 		{name: "long", edit: func(b []byte) []byte { return append(b, 0) }},
 		{name: "mode", mode: 0o644},
-		{name: "ranks", o: Options{Ranks: 3, Planes: 1, Rank: 1, Dir: dir}},
-		{name: "planes", o: Options{Ranks: 2, Planes: 2, Rank: 1, Dir: dir}},
+		{name: "ranks", o: Options{Ranks: 3, Planes: 1, Rank: 1, dir: dir}},
+		{name: "planes", o: Options{Ranks: 2, Planes: 2, Rank: 1, dir: dir}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file, opts, mode := c.file, c.o, c.mode
@@ -184,10 +184,10 @@ func TestAttachRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Attach(name, Options{Ranks: 2, Planes: 1, Rank: 0, Dir: dir}); !errors.Is(err, mesh.ErrTaken) {
+	if _, err := Attach(name, Options{Ranks: 2, Planes: 1, Rank: 0, dir: dir}); !errors.Is(err, mesh.ErrTaken) {
 		t.Errorf("second rank 0: %v", err)
 	}
-	if _, err := Attach(name, Options{Ranks: 2, Planes: 1, Rank: 2, Dir: dir}); err == nil {
+	if _, err := Attach(name, Options{Ranks: 2, Planes: 1, Rank: 2, dir: dir}); err == nil {
 		t.Error("rank 2 of 2 attached")
 	}
 	last, err := Attach(name, o)
@@ -209,14 +209,14 @@ func TestFullFileSystem(t *testing.T) {
 		return real(f, size)
 	}
 	dir := t.TempDir()
-	name, e, err := Create(Options{Ranks: 4, Planes: 2, Dir: dir})
+	name, e, err := Create(Options{Ranks: 4, Planes: 2, dir: dir})
 	require.NoError(t, err)
 	if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Size() > room {
 		t.Errorf("size %v, %v", st.Size(), err)
 	}
 	require.NoError(t, e.Close())
 	room = 4096
-	if _, _, err := Create(Options{Ranks: 4, Planes: 2, Dir: dir}); !errors.Is(err, ErrNoSpace) {
+	if _, _, err := Create(Options{Ranks: 4, Planes: 2, dir: dir}); !errors.Is(err, ErrNoSpace) {
 		t.Errorf("err = %v", err)
 	}
 	if left := segments(t, dir, "*"); len(left) != 0 {
@@ -273,11 +273,11 @@ func TestShared(t *testing.T) {
 func TestBudget(t *testing.T) {
 	for _, ranks := range []int{1, 2, 8, 64} {
 		for _, planes := range []int{1, 2, 4} {
-			g := mesh.Fit(ranks, planes, ranks*budgetPerRank)
+			g := mesh.Fit(ranks, planes, ranks*mesh.BudgetPerRank)
 			if err := g.Check(); err != nil {
 				t.Error(err)
 			}
-			if size := segmentSize(g, 0); size > ranks*budgetPerRank+headerSize {
+			if size := segmentSize(g, 0); size > ranks*mesh.BudgetPerRank+headerSize {
 				t.Errorf("%d ranks, %d planes: %d bytes", ranks, planes, size)
 			}
 		}
@@ -287,7 +287,7 @@ func TestBudget(t *testing.T) {
 // TestRemoveAbandoned checks that only abandoned files are removed: no young files, no locked ones, no other names.
 func TestRemoveAbandoned(t *testing.T) {
 	dir := t.TempDir()
-	name, e, err := Create(Options{Ranks: 2, Planes: 1, Dir: dir, Budget: 1 << 16})
+	name, e, err := Create(Options{Ranks: 2, Planes: 1, dir: dir, budget: 1 << 16})
 	require.NoError(t, err)
 	defer transporttest.Close(t, e)
 	abandoned := namePrefix + strings.Repeat("a", 32)

@@ -26,6 +26,10 @@ type Geometry struct {
 	Payload       int // largest payload of a frame in bytes; a multiple of 8
 }
 
+// BudgetPerRank is the usual memory for the rings of a rank in bytes: 64 MiB for 8 ranks. The kernel provides only the
+// pages that ranks use.
+const BudgetPerRank = 8 << 20
+
 // Fit returns a geometry of at most budget bytes if 2 slots of 1 KiB fit, and with 2 slots of 1 KiB otherwise.
 //
 // It begins with eight slots of 64 KiB. With these, a copy into the ring and a copy out of it overlap, and the ring
