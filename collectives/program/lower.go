@@ -91,15 +91,9 @@ func Lower(s *schedule.Schedule, plan *plans.Plan, args Args) (*Program, error) 
 			l.p.Configs = append(l.p.Configs, tl.planes[j].maps)
 		}
 	}
-	if err := l.run(); err != nil {
+	if err := l.lower(); err != nil {
 		return nil, err
 	}
-	l.fuse()
-	if err := l.depend(); err != nil {
-		return nil, err
-	}
-	l.extents()
-	l.p.index()
 	return l.p, nil
 }
 
@@ -193,6 +187,23 @@ type lowering struct {
 	phases int32
 }
 
+// lower sets the program.
+func (l *lowering) lower() error {
+	if err := l.run(); err != nil {
+		return err
+	}
+	if l.from == 0 && l.to == len(l.s.Steps) { // sections would have to change Init in each repetition
+		l.fuse()
+	}
+	if err := l.depend(); err != nil {
+		return err
+	}
+	l.extents()
+	l.p.index()
+	return nil
+}
+
+// run adds the instructions, and the order of each plane.
 func (l *lowering) run() error {
 	if l.from == 0 {
 		if err := l.locals(l.s.Pre, -1, true); err != nil {

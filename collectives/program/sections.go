@@ -182,14 +182,9 @@ func lowerSections(s *schedule.Schedule, tl *timeline, args Args, steps int) (*P
 			l.p.Configs = append(l.p.Configs, slices.Clone(tl.planes[j].maps[at[j]:end+1]))
 			at[j] = end
 		}
-		if err := l.run(); err != nil {
+		if err := l.lower(); err != nil {
 			return nil, err
 		}
-		if err := l.depend(); err != nil {
-			return nil, err
-		}
-		l.extents()
-		l.p.index()
 		if slices.ContainsFunc(l.p.Code, func(in Instruction) bool { return in.Kind == Forward }) {
 			return nil, nil
 		}

@@ -320,7 +320,7 @@ func TestFlows(t *testing.T) {
 					t.Fatalf("%s step %d flow %d: moves %v, want %v", name, i, f, flows[f].Moves, want)
 				}
 				moves += len(want)
-				if b := s.FlowBytes(&flows[f], 1e6); b > p.Steps[k].Bytes {
+				if b := s.ChunkBytes(flows[f].Chunks, 1e6); b > p.Steps[k].Bytes {
 					t.Fatalf("%s step %d: flow of %v bytes in a step of %v", name, i, b, p.Steps[k].Bytes)
 				}
 			}

@@ -14,10 +14,10 @@ func (s *Schedule) Packets() (rounds, chunks int) {
 }
 
 // PacketLoad returns the rounds of [Schedule.Packets], and the bytes of the busiest rank. The bytes of the call are as
-// nccl-tests counts them (see [Schedule.FlowBytes]).
+// nccl-tests counts them (see [Schedule.ChunkBytes]).
 func (s *Schedule) PacketLoad(bytes float64) (rounds int, busiest float64) {
 	rounds, chunks := s.Packets()
-	return rounds, s.FlowBytes(&Flow{Chunks: chunks}, bytes)
+	return rounds, s.ChunkBytes(chunks, bytes)
 }
 
 // Volume returns the sum over steps of the chunks that the busiest rank sends or receives.

@@ -45,10 +45,10 @@ func (s *Schedule) Flows(step int) []Flow {
 	return flows
 }
 
-// FlowBytes returns the size of f in the planning model, for a call of the given bytes as nccl-tests counts them. In
-// the model, chunks are equal fractions of a block, not rounded to elements.
-func (s *Schedule) FlowBytes(f *Flow, bytes float64) float64 {
-	return float64(f.Chunks) * s.Collective.BlockBytes(bytes, s.Ranks) / float64(s.Sub)
+// ChunkBytes returns the size of chunks in the planning model, for a call of the given bytes as nccl-tests counts them.
+// In the model, chunks are equal fractions of a block, not rounded to elements.
+func (s *Schedule) ChunkBytes(chunks int, bytes float64) float64 {
+	return float64(chunks) * s.Collective.BlockBytes(bytes, s.Ranks) / float64(s.Sub)
 }
 
 // Problem returns the planning problem of s on a fabric, for a call of the given bytes as nccl-tests counts them (see
@@ -182,7 +182,7 @@ func (q *problemBuilder) problem(s *Schedule, bytes float64, fabric *plans.Probl
 	p := *fabric
 	p.Version, p.Ranks, p.Demand, p.Steps = plans.Version, q.n, nil, q.steps
 	for i := range p.Steps {
-		p.Steps[i].Bytes = s.FlowBytes(&Flow{Chunks: q.chunks[i]}, bytes)
+		p.Steps[i].Bytes = s.ChunkBytes(q.chunks[i], bytes)
 	}
 	return &p, q.of
 }

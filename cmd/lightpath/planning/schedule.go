@@ -116,7 +116,7 @@ func describeSchedule(s *schedule.Schedule, bytes float64) scheduleInfo {
 		st.Permutation = true
 		for i := range flows {
 			f := &flows[i]
-			b := s.FlowBytes(f, bytes)
+			b := s.ChunkBytes(f.Chunks, bytes)
 			st.Bytes = max(st.Bytes, b)
 			sent[f.Src] += b
 			received[f.Dst] += b
