@@ -185,7 +185,7 @@ func (e *Endpoint) open(l *Listener, o *Options) (err error) {
 		}
 	}()
 	for id, p := range e.planes {
-		if err := e.poll.Add(p.cq.FD(), unix.EPOLLIN, int32(id)); err != nil {
+		if err := e.poll.Add(p.CQ.FD(), unix.EPOLLIN, int32(id)); err != nil {
 			return fmt.Errorf("plane %d: %w", id, err)
 		}
 		if p.dev.number = slices.Index(e.devices, p.dev.device); p.dev.number >= 0 {
@@ -260,7 +260,7 @@ func (e *Endpoint) arm() bool {
 	}
 	for _, p := range e.planes {
 		if !p.armed {
-			if p.cq.Arm() != nil {
+			if p.CQ.Arm() != nil {
 				return false
 			}
 			p.armed = true
@@ -288,7 +288,7 @@ func (e *Endpoint) readEvents() {
 			e.readDeviceEvents(int(eventID - id))
 		default:
 			p := e.planes[id]
-			if some, err := p.cq.Quiet(); some || err != nil {
+			if some, err := p.CQ.Quiet(); some || err != nil {
 				p.armed = false
 			}
 		}

@@ -81,7 +81,7 @@ func (p *plane) frame(q *peer, i int, h *wire.Header, payload []byte, g localKey
 	}
 	b := q.stage[slot*p.slot:][:wire.HeaderSize]
 	*r = SendRequest{
-		Local: uint64(uintptr(unsafe.Pointer(&b[0]))), LKey: p.stageKey,
+		Local: uint64(uintptr(unsafe.Pointer(&b[0]))), LKey: p.Key,
 		Remote: q.remote + uint64(slot*p.slot), RKey: q.remoteKey,
 		Imm: immData<<immShift | uint32(number)&immMask, Flags: SendImmediate,
 	}

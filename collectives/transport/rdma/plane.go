@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -36,14 +35,11 @@ type plane struct {
 
 	peers []peer
 
-	dev      devicePort
-	cq       CQ
-	armed    bool   // cq is armed and has caused no event since
-	polls    uint64 // number of pollCQ calls
-	memory   []byte // receive rings of all peers, then staging rings
-	regions  [2]Region
-	stageKey uint32
-	traffic  Traffic
+	Queues
+	dev     devicePort
+	armed   bool   // CQ is armed and has caused no event since
+	polls   uint64 // number of pollCQ calls
+	traffic Traffic
 
 	failed error // of the first peer whose flows have failed
 
@@ -68,83 +64,34 @@ func newPlane(o *ListenOptions, id int) (*plane, PlaneAddr, error) {
 	return p, a, nil
 }
 
-// open allocates rings and creates queue pairs, and returns their addresses.
-func (p *plane) open(po *PlaneOptions) (a PlaneAddr, err error) {
-	if a, err = po.Address(); err != nil {
+// open creates queues and rings, and returns their addresses.
+func (p *plane) open(po *PlaneOptions) (PlaneAddr, error) {
+	a, err := p.Open(po, p.rank, len(p.peers), p.slots*p.slot, QPOptions{
+		Unacknowledged: p.unacknowledged, Sends: p.sendDepth, Recvs: p.slots + controlRecvs + p.batch, Inline: inline,
+	})
+	if p.Memory != nil {
+		runtime.AddCleanup(p, dma.Unmap, p.Memory)
+	}
+	if err != nil {
 		return a, err
 	}
 	p.dev = devicePort{device: po.Device, port: po.Port, gid: a.GID.As16(), index: po.GIDIndex}
-	ring := p.slots * p.slot
-	half := len(p.peers) * ring
-	if p.memory, err = dma.Map(2 * half); err != nil {
-		return a, err
-	}
-	runtime.AddCleanup(p, dma.Unmap, p.memory)
-	if err = RegisterHalves(po.Device, p.memory, &p.regions); err != nil {
-		return a, err
-	}
-	_, a.Key = p.regions[0].Keys()
-	p.stageKey, _ = p.regions[1].Keys()
-	a.Base = uint64(uintptr(unsafe.Pointer(&p.memory[0])))
-	recvs := p.slots + controlRecvs + p.batch
-	if p.cq, err = po.Device.NewCQ(max(1, (len(p.peers)-1)*(p.sendDepth+recvs))); err != nil {
-		return a, fmt.Errorf("completion queue: %w", err)
-	}
-	a.QPs = make([]uint32, len(p.peers))
-	for r := range p.peers {
-		if r == p.rank {
+	for r, qp := range p.QPs {
+		if qp == nil {
 			continue
 		}
 		q := &p.peers[r]
 		*q = peer{
-			rank: r, ring: p.memory[r*ring:][:ring], stage: p.memory[half+r*ring:][:ring],
+			rank: r, qp: qp, inline: min(qp.MaxInline(), maxInlineFrame),
 			lastUse: make([]uint64, p.slots), sizes: make([]uint32, p.slots),
 		}
-		q.qp, err = po.Device.NewQP(QPOptions{
-			Unacknowledged: p.unacknowledged, CQ: p.cq, Port: po.Port, Sends: p.sendDepth, Recvs: recvs, Inline: inline,
-		})
-		if err == nil {
-			err = q.qp.PostRecv(RecvID(r), recvs)
-		}
-		if err != nil {
-			return a, fmt.Errorf("queue pair to rank %d: %w", r, err)
-		}
-		q.inline = min(q.qp.MaxInline(), maxInlineFrame)
-		a.QPs[r] = q.qp.Number()
+		q.ring, q.stage = p.Rings(r)
 	}
 	return a, nil
 }
 
-// RegisterHalves registers the halves of a plane's memory. Peers write to the first half. After an error, the caller
-// passes regions to [CloseQueue], which closes the regions that exist.
-func RegisterHalves(d Device, mem []byte, regions *[2]Region) (err error) {
-	half := len(mem) / 2
-	for i, m := range [][]byte{mem[:half], mem[half:]} {
-		if regions[i], err = d.Register(m, i == 0); err != nil {
-			return fmt.Errorf("register %d bytes (RLIMIT_MEMLOCK?): %w", half, err)
-		}
-	}
-	return nil
-}
-
-// CloseQueue closes a plane's completion queue and regions, and sets them to nil. The caller has closed the queue
-// pairs. It skips nil values.
-func CloseQueue(cq *CQ, regions *[2]Region) (err error) {
-	if *cq != nil {
-		err = (*cq).Close()
-		*cq = nil
-	}
-	for i, r := range regions {
-		if r != nil {
-			err = errors.Join(err, r.Close())
-			regions[i] = nil
-		}
-	}
-	return err
-}
-
-// Address returns the address of the port. If GIDIndex is -1, it chooses a GID and sets GIDIndex.
-func (po *PlaneOptions) Address() (a PlaneAddr, err error) {
+// address returns the address of the port. If GIDIndex is -1, it chooses a GID and sets GIDIndex.
+func (po *PlaneOptions) address() (a PlaneAddr, err error) {
 	info, err := po.Device.Port(po.Port)
 	if err != nil {
 		return a, err
@@ -371,7 +318,7 @@ func (p *plane) progress() error {
 func (p *plane) pollCQ() (some bool, err error) {
 	p.polls++
 	for range maxPolls {
-		n, err := p.cq.Poll(p.wc[:])
+		n, err := p.CQ.Poll(p.wc[:])
 		if err != nil {
 			return some, fmt.Errorf("transport: rank %d, plane %d: completion queue: %w", p.rank, p.id, err)
 		}
@@ -435,20 +382,13 @@ func (q *peer) settled() bool {
 	return q.qp == nil || q.err != nil || q.gone || q.completed == q.posted
 }
 
-// close closes the queue pairs, the completion queue and the regions.
+// close closes the queues and releases the rings.
 func (p *plane) close() error {
-	var err error
-	for r := range p.peers {
-		if q := &p.peers[r]; q.qp != nil {
-			err = errors.Join(err, q.qp.Close())
-			q.qp = nil
-		}
-	}
-	err = errors.Join(err, CloseQueue(&p.cq, &p.regions))
+	err := p.Close()
 	// Another goroutine may be inside a call and must not fault. So close releases the memory but keeps the addresses
 	// mapped until the plane is unreachable.
-	if p.memory != nil {
-		err = errors.Join(err, unix.Madvise(p.memory, unix.MADV_DONTNEED))
+	if p.Memory != nil {
+		err = errors.Join(err, unix.Madvise(p.Memory, unix.MADV_DONTNEED))
 	}
 	return err
 }

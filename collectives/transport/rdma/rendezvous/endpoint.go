@@ -52,7 +52,7 @@ const deviceID = -3
 // openPoller adds all completion queues and devices to the poller.
 func (e *Endpoint) openPoller() error {
 	for id := range e.planes {
-		if err := e.poll.Add(e.planes[id].cq.FD(), unix.EPOLLIN, int32(id)); err != nil {
+		if err := e.poll.Add(e.planes[id].CQ.FD(), unix.EPOLLIN, int32(id)); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (p *plane) poll() error {
 
 // pollCQ handles one batch of completions and returns their number.
 func (p *plane) pollCQ() (int, error) {
-	n, err := p.cq.Poll(p.wc[:])
+	n, err := p.CQ.Poll(p.wc[:])
 	if err != nil {
 		return 0, fmt.Errorf("rendezvous: rank %d, plane %d: completion queue: %w", p.e.o.Rank, p.id, err)
 	}
@@ -197,7 +197,7 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 	for id := range e.planes {
 		p := &e.planes[id]
 		if !p.armed {
-			if p.cq.Arm() != nil {
+			if p.CQ.Arm() != nil {
 				return // the next Poll returns the error
 			}
 			p.armed = true
@@ -216,7 +216,7 @@ func (e *Endpoint) Wait(armed uint32, d time.Duration) {
 			continue
 		}
 		p := &e.planes[ev.Fd]
-		if some, err := p.cq.Quiet(); some || err != nil {
+		if some, err := p.CQ.Quiet(); some || err != nil {
 			p.armed = false
 		}
 	}

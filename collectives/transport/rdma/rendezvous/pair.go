@@ -102,7 +102,7 @@ func (q *pair) offer() bool {
 	o := messages.Offer{Tag: it.tag, Key: it.key, Number: q.offers, At: it.at, Bytes: it.bytes}
 	o.Encode(b)
 	r := rdma.SendRequest{
-		Local: address(b), LKey: q.plane.key, Length: offerSize, Remote: q.remote + uint64(slot*offerSize), RKey: q.remoteKey,
+		Local: address(b), LKey: q.plane.Key, Length: offerSize, Remote: q.remote + uint64(slot*offerSize), RKey: q.remoteKey,
 		Imm: immOffer<<immShift | uint32(q.offers)&immMask, Flags: rdma.SendImmediate,
 	}
 	if q.qp.MaxInline() >= offerSize {

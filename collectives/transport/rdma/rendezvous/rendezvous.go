@@ -91,63 +91,31 @@ func (e *Endpoint) Connect(all []Addrs) error {
 
 // plane is one plane of a rank.
 type plane struct {
-	e      *Endpoint
-	id     int
-	pairs  []pair
-	cq     rdma.CQ
-	armed  bool // cq is armed and has caused no event since
+	e     *Endpoint
+	id    int
+	pairs []pair
+	rdma.Queues
+	armed  bool // CQ is armed and has caused no event since
 	device int  // index in Endpoint.devices
 	port   int
-	note   string // state of the port, if known
-	// memory holds the offers of the peers by rank, then this rank's offers.
-	memory  []byte
-	regions [2]rdma.Region
-	key     uint32  // of this rank's offers
-	busy    []*pair // pairs that the next poll advances
-	wc      [32]rdma.Completion
-	wr      [1]rdma.SendRequest
+	note   string  // state of the port, if known
+	busy   []*pair // pairs that the next poll advances
+	wc     [32]rdma.Completion
+	wr     [1]rdma.SendRequest
 }
 
-// open creates queue pairs and the memory for offers.
-func (p *plane) open(o *Options) (a rdma.PlaneAddr, err error) {
-	po := &o.Planes[p.id]
-	if a, err = po.Address(); err != nil {
+// open creates the queues and the memory for offers.
+func (p *plane) open(o *Options) (rdma.PlaneAddr, error) {
+	a, err := p.Open(&o.Planes[p.id], o.Rank, o.Ranks, window*offerSize,
+		rdma.QPOptions{Sends: sendDepth, Recvs: recvDepth, Inline: offerSize})
+	if err != nil {
 		return a, err
 	}
-	half := o.Ranks * window * offerSize
-	if p.memory, err = dma.Map(2 * half); err != nil {
-		return a, err
-	}
-	if err = rdma.RegisterHalves(po.Device, p.memory, &p.regions); err != nil {
-		return a, err
-	}
-	_, a.Key = p.regions[0].Keys()
-	p.key, _ = p.regions[1].Keys()
-	a.Base = address(p.memory)
-	if p.cq, err = po.Device.NewCQ((o.Ranks - 1) * (sendDepth + recvDepth)); err != nil {
-		return a, fmt.Errorf("completion queue: %w", err)
-	}
-	a.QPs = make([]uint32, o.Ranks)
-	p.pairs = make([]pair, o.Ranks)
-	p.busy = make([]*pair, 0, o.Ranks)
-	for r := range p.pairs {
+	p.pairs, p.busy = make([]pair, o.Ranks), make([]*pair, 0, o.Ranks)
+	for r, qp := range p.QPs {
 		q := &p.pairs[r]
-		q.plane, q.peer = p, r
-		if r == o.Rank {
-			continue
-		}
-		ring := window * offerSize
-		q.peerOffers, q.ownOffers = p.memory[r*ring:][:ring], p.memory[half+r*ring:][:ring]
-		q.qp, err = po.Device.NewQP(rdma.QPOptions{
-			CQ: p.cq, Port: po.Port, Sends: sendDepth, Recvs: recvDepth, Inline: offerSize,
-		})
-		if err == nil {
-			err = q.qp.PostRecv(rdma.RecvID(r), recvDepth)
-		}
-		if err != nil {
-			return a, fmt.Errorf("queue pair to rank %d: %w", r, err)
-		}
-		a.QPs[r] = q.qp.Number()
+		q.plane, q.peer, q.qp = p, r, qp
+		q.peerOffers, q.ownOffers = p.Rings(r)
 	}
 	return a, nil
 }
@@ -159,18 +127,12 @@ func (p *plane) connect(a, mine *rdma.PlaneAddr, r int, o *Options) error {
 	return o.Planes[p.id].Connect(q.qp, o.Rank, mine, a, o.Service)
 }
 
-// close closes the queue pairs, the completion queue and the regions, and unmaps the memory.
-func (p *plane) close() (err error) {
-	for r := range p.pairs {
-		if q := &p.pairs[r]; q.qp != nil {
-			err = errors.Join(err, q.qp.Close())
-			q.qp = nil
-		}
-	}
-	err = errors.Join(err, rdma.CloseQueue(&p.cq, &p.regions))
-	if p.memory != nil {
-		dma.Unmap(p.memory)
-		p.memory = nil
+// close closes the queues and unmaps the memory.
+func (p *plane) close() error {
+	err := p.Close()
+	if p.Memory != nil {
+		dma.Unmap(p.Memory)
+		p.Memory = nil
 	}
 	return err
 }
