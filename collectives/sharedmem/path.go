@@ -21,7 +21,6 @@ func (o *Op) begin() {
 	a := o.a
 	o.started = true
 	o.cut()
-	o.published, o.at, o.mapping = false, regionRef{}, false
 	if o.ring == large {
 		a.mapOffers()
 		o.published = o.publish(o.useLargePages())
@@ -34,6 +33,7 @@ func (o *Op) begin() {
 
 // cut chooses the path and cuts the call into chunks.
 func (o *Op) cut() {
+	o.published, o.at, o.mapping = false, regionRef{}, false
 	o.path = o.choose()
 	n := o.a.ranks
 	o.ring, o.chunk, o.chunks = large, largeRoom, 1

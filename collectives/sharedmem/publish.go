@@ -175,7 +175,7 @@ func (o *Op) mappable() bool {
 // sendsRegion reports whether peers may read this rank's buffer. In an exchange in place they may not: results
 // overwrite blocks that peers have still to read.
 func (o *Op) sendsRegion() bool {
-	return o.fills() != FillNothing && !(o.InPlace && o.Collective == schedule.AllToAll)
+	return o.fills() != FillNothing && (!o.InPlace || o.Collective != schedule.AllToAll)
 }
 
 // inMappedRegion reports whether this rank's buffer is in a region that all peers have mapped, and sets o.at.

@@ -299,7 +299,6 @@ func (o *Op) Adopt(a *Arena, c *Call) {
 	o.Bind(a, c)
 	o.started = true
 	o.cut()
-	o.published = false
 	o.first, o.chain, o.filled = a.next[o.ring]-1, a.chain, 1
 }
 
