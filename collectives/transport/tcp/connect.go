@@ -233,9 +233,7 @@ func (m *mesh) dial(ctx context.Context, plane, to int) error {
 func (m *mesh) enter(ctx context.Context, c net.Conn, d meshDetour) error {
 	defer c.Close()
 	defer interruptWith(ctx, c)()
-	h := m.o.hello(d.plane, d.rank, forMesh)
-	h.via = uint32(d.via)
-	if _, _, err := m.o.greet(c, h); err != nil {
+	if _, _, err := m.o.greet(c, m.o.hello(d.plane, d.via, d.rank, forMesh)); err != nil {
 		return err
 	}
 	return m.add(c, d)

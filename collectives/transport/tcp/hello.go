@@ -90,9 +90,9 @@ func decodeHello(b, secret []byte) (h hello, err error) {
 }
 
 // hello returns a hello of this rank.
-func (o *Options) hello(plane, to, purpose int) hello {
+func (o *Options) hello(plane, via, to, purpose int) hello {
 	return hello{comm: o.Comm, ranks: uint32(len(o.Addrs)), planes: uint32(o.Planes),
-		from: uint32(o.Rank), to: uint32(to), plane: uint32(plane), via: uint32(plane), purpose: uint32(purpose)}
+		from: uint32(o.Rank), to: uint32(to), plane: uint32(plane), via: uint32(via), purpose: uint32(purpose)}
 }
 
 // greet sends a hello over a new connection. It returns the reply and its position.
@@ -116,8 +116,8 @@ func (o *Options) readHello(c net.Conn) (got hello, b []byte, err error) {
 	if got, err = decodeHello(b, o.Secret[:]); err != nil {
 		return got, nil, err
 	}
-	want := o.hello(int(got.plane), o.Rank, int(got.purpose))
-	want.from, want.via = got.from, got.via
+	want := o.hello(int(got.plane), int(got.via), o.Rank, int(got.purpose))
+	want.from = got.from
 	if got != want || got.plane >= want.planes || got.via >= want.planes || got.from >= want.ranks || got.from == want.to {
 		return got, nil, errRejected
 	}

@@ -38,9 +38,7 @@ func (g *guard) call(c *conn, via, purpose int, limit time.Duration) error {
 		g.leave(c, errReturn)
 		g.e.mu.Unlock()
 	}
-	h := g.o.hello(c.plane, c.peer, purpose)
-	h.via = uint32(via)
-	answer, at, err := g.o.greet(to, h)
+	answer, at, err := g.o.greet(to, g.o.hello(c.plane, via, c.peer, purpose))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errMute
 	}
