@@ -42,9 +42,6 @@ func vectorize(k *Kernels, wide bool) {
 			k.Reduce[v.t][v.op] = vectorReduce(f, portable)
 			k.Combine[v.t][v.op] = vectorCombine(f, combineBy(portable))
 		}
-		if v.op == Sum {
-			k.Reduce[v.t][Avg], k.Combine[v.t][Avg] = k.Reduce[v.t][Sum], k.Combine[v.t][Sum]
-		}
 	}
 	for _, v := range streamReducers() {
 		f, align := v.avx2, uintptr(32)
@@ -65,6 +62,7 @@ func vectorize(k *Kernels, wide bool) {
 		f64 = scaleF64AVX512
 	}
 	k.Scale[Float64] = vectorScale(func(f float64) float64 { return f }, f64, k.Scale[Float64])
+	k.average()
 }
 
 // vectorReduce calls f for whole steps and the portable kernel for the rest.

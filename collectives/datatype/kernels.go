@@ -34,8 +34,8 @@ type DivFunc func(dst []byte, n int64)
 // Kernels is a table of kernels. [Portable] fills it with kernels in Go. Faster kernels with the same results may
 // replace them before the table is shared.
 type Kernels struct {
-	// Reduce has the same kernel for Avg and Sum. For an average, the caller scales floats by 1/n before, or divides
-	// the sum of integers by n afterwards.
+	// Avg has the kernels of Sum. For an average, the caller scales floats by 1/n before, or divides the sum of integers
+	// by n afterwards.
 	Reduce [NumTypes][NumOps]ReduceFunc
 	// Combine is nil for kernels that only have Reduce.
 	Combine [NumTypes][NumOps]CombineFunc
@@ -54,7 +54,7 @@ func Portable() *Kernels {
 	integer[uint32](k, Uint32)
 	integer[int64](k, Int64)
 	integer[uint64](k, Uint64)
-	for op := range NumOps {
+	for op := range Avg { // average sets the kernels of Avg, the last operator
 		k.Reduce[Float32][op] = func(dst, src []byte) { reduceBytes[float32](op, dst, src) }
 		k.Reduce[Float64][op] = func(dst, src []byte) { reduceBytes[float64](op, dst, src) }
 		k.Reduce[Float16][op] = func(dst, src []byte) { reduceHalf(Float16, op, dst, src) }
@@ -62,6 +62,7 @@ func Portable() *Kernels {
 		k.Reduce[Float8E4M3][op] = fp8Kernel(Float8E4M3, op)
 		k.Reduce[Float8E5M2][op] = fp8Kernel(Float8E5M2, op)
 	}
+	k.average()
 	k.Scale[Float32] = func(dst, src []byte, f float64) { scaleBytes(dst, src, float32(f)) }
 	k.Scale[Float64] = func(dst, src []byte, f float64) { scaleBytes(dst, src, f) }
 	k.Scale[Float16] = func(dst, src []byte, f float64) { scaleHalf(Float16, dst, src, f) }
@@ -69,6 +70,14 @@ func Portable() *Kernels {
 	k.Scale[Float8E4M3] = func(dst, src []byte, f float64) { scaleFP8(Float8E4M3, dst, src, f) }
 	k.Scale[Float8E5M2] = func(dst, src []byte, f float64) { scaleFP8(Float8E5M2, dst, src, f) }
 	return k
+}
+
+// average sets the kernels of Avg.
+func (k *Kernels) average() {
+	for t := range NumTypes {
+		k.Reduce[t][Avg], k.Combine[t][Avg] = k.Reduce[t][Sum], k.Combine[t][Sum]
+		k.CombineStream[t][Avg] = k.CombineStream[t][Sum]
+	}
 }
 
 // fastest returns the table of the fastest kernels of this CPU.
@@ -111,9 +120,6 @@ func CombineStream(op Op, t Type) CombineFunc {
 	if !op.Valid() || !t.Valid() {
 		return nil
 	}
-	if op == Avg {
-		op = Sum
-	}
 	return fastest().CombineStream[t][op]
 }
 
@@ -150,7 +156,7 @@ func DivInt(t Type) DivFunc {
 }
 
 func integer[T integers](k *Kernels, t Type) {
-	for op := range NumOps {
+	for op := range Avg {
 		k.Reduce[t][op] = func(dst, src []byte) { reduceBytes[T](op, dst, src) }
 	}
 	k.Scale[t] = func(dst, src []byte, f float64) { scaleBytes(dst, src, T(int64(f))) }

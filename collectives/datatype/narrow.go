@@ -101,12 +101,9 @@ type fp8Table struct {
 }
 
 // fp8Tables are filled at first use. Each takes 64 KiB and about a millisecond.
-var fp8Tables [2][NumOps]fp8Table
+var fp8Tables [2][Avg]fp8Table
 
 func fp8Kernel(t Type, op Op) ReduceFunc {
-	if op == Avg {
-		op = Sum
-	}
 	table := &fp8Tables[t-Float8E4M3][op]
 	return func(dst, src []byte) {
 		table.once.Do(func() { table.fill(t, op) })

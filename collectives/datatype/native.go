@@ -47,7 +47,7 @@ func whole(dst, src []byte, size int) int {
 func combine[T numbers](op Op, d, s []T) {
 	s = s[:len(d)]
 	switch op {
-	case Sum, Avg:
+	case Sum:
 		sum(d, s)
 	case Prod:
 		prod(d, s)
