@@ -83,15 +83,11 @@ func blockBytes(c Call, inputs [][]byte) (int, error) {
 		n == 0 || c.Root < 0 || c.Root >= n {
 		return 0, fmt.Errorf("%w: %v of %v, %v, root %d of %d ranks", ErrInput, c.Collective, c.Type, c.Op, c.Root, n)
 	}
-	blocks := 1
-	switch c.Collective {
-	case schedule.ReduceScatter, schedule.AllToAll, schedule.Scatter:
-		blocks = n
-	}
-	onlyRoot := c.Collective == schedule.Broadcast || c.Collective == schedule.Scatter
+	blocks, _ := c.Collective.IOBlocks(n)
+	others, _ := c.Collective.IOBlocksAt(n, false)
 	size := len(inputs[c.Root])
 	for r := range inputs {
-		if len(inputs[r]) != size && !onlyRoot {
+		if len(inputs[r]) != size && others > 0 {
 			return 0, fmt.Errorf("%w: rank %d has %d bytes, rank %d has %d", ErrInput, r, len(inputs[r]), c.Root, size)
 		}
 	}
