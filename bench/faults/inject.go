@@ -28,6 +28,14 @@ func (g *rig) inject(script string) error {
 	return err
 }
 
+// injectInOperation injects a fault while a plane carries frames.
+func (g *rig) injectInOperation(plane int, script string) error {
+	if err := g.inOperation(plane); err != nil {
+		return err
+	}
+	return g.inject(script)
+}
+
 // script makes the switch play a script, and returns the switch's report.
 func (g *rig) script(script string) (what string, err error) {
 	if err := os.WriteFile(g.path("faults.yaml"), []byte(script), 0o600); err != nil {
@@ -57,6 +65,14 @@ func (g *rig) lightpath(args ...string) (string, error) {
 		err = fmt.Errorf("faults: lightpath %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return string(out), err
+}
+
+// putBack has an operator put a plane back into service with a command, and waits until it carries frames again.
+func (g *rig) putBack(plane int, command ...string) error {
+	if _, err := g.lightpath(slices.Concat(command, []string{"--plane", fmt.Sprintf("p%d", plane)})...); err != nil {
+		return err
+	}
+	return g.carriesAgain(plane)
 }
 
 // losses returns how many data frames the kernel has lost.

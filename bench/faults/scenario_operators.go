@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,9 +74,8 @@ func lightLost(g *rig) error {
 	if err := g.because(controller.Excluded, 1, "light"); err != nil { // the job has all ports, also this one
 		return err
 	}
-	set := []string{"ocs", "set", "--plane", "p1", "--map", "ring:1"}
-	for _, args := range [][]string{{"ocs", "enable", "--plane", "p1"}, set} {
-		switch said, err := g.lightpath(args...); {
+	for _, args := range [][]string{{"ocs", "enable"}, setRing} {
+		switch said, err := g.lightpath(slices.Concat(args, []string{"--plane", "p1"})...); {
 		case err == nil:
 			return fmt.Errorf("faults: %s succeeded without light", strings.Join(args[:2], " "))
 		case strings.Contains(said, "verified"):
@@ -88,10 +88,7 @@ func lightLost(g *rig) error {
 	if _, err := g.script("[{fault: clear}]"); err != nil {
 		return err
 	}
-	if _, err := g.lightpath(set...); err != nil {
-		return err
-	}
-	return g.carriesAgain(1)
+	return g.putBack(1, setRing...)
 }
 
 // restarted restarts a controller after an operator's order. Meanwhile another session has changed its switch.

@@ -154,6 +154,9 @@ func (g *rig) without(planes ...int) error {
 // thirdParty has another writer remove the circuit of rank 1 on plane 1, whose ingress port is 5.
 func (g *rig) thirdParty() error { return g.inject("[{fault: third-party, in: 5}]") }
 
+// setRing is an operator's command that sets the circuits of a plane.
+var setRing = []string{"ocs", "set", "--map", "ring:1"}
+
 func driftBetween(g *rig, change func() error) error {
 	if err := g.resting(); err != nil {
 		return err
@@ -173,10 +176,7 @@ func driftBetween(g *rig, change func() error) error {
 	if err := g.warned("p1 is out of service"); err != nil {
 		return err
 	}
-	if _, err := g.lightpath("ocs", "set", "--plane", "p1", "--map", "ring:1"); err != nil {
-		return err
-	}
-	return g.carriesAgain(1)
+	return g.putBack(1, setRing...)
 }
 
 func driftDuring(g *rig, change func() error) error {
@@ -194,10 +194,7 @@ func driftDuring(g *rig, change func() error) error {
 
 // failedMove makes the next moves of plane 1 fail.
 func failedMove(g *rig, script, reason string) error {
-	if err := g.inOperation(1); err != nil {
-		return err
-	}
-	if err := g.inject(script); err != nil {
+	if err := g.injectInOperation(1, script); err != nil {
 		return err
 	}
 	if err := g.fails(nil, "rank ", "plane 1", "epoch ", reason); err != nil {
@@ -209,10 +206,7 @@ func failedMove(g *rig, script, reason string) error {
 
 // harmlessGhost adds a circuit to the switch's table that no frame uses.
 func harmlessGhost(g *rig) error {
-	if err := g.inOperation(1); err != nil {
-		return err
-	}
-	if err := g.inject("[{fault: ghost, in: 5, out: 7}]"); err != nil {
+	if err := g.injectInOperation(1, "[{fault: ghost, in: 5, out: 7}]"); err != nil {
 		return err
 	}
 	if err := g.recovers(); err != nil {
@@ -254,10 +248,7 @@ func disablePlane(g *rig) error {
 	if err := g.warned("p1 is out of service"); err != nil {
 		return err
 	}
-	if _, err := g.lightpath("ocs", "enable", "--plane", "p1"); err != nil {
-		return err
-	}
-	return g.carriesAgain(1)
+	return g.putBack(1, "ocs", "enable")
 }
 
 // disable makes an operator take planes out of service.
@@ -284,11 +275,8 @@ func disableAll(g *rig) error {
 	if err := g.onPackets(); err != nil {
 		return err
 	}
-	for j, p := range []string{"p0", "p1"} {
-		if _, err := g.lightpath("ocs", "enable", "--plane", p); err != nil {
-			return err
-		}
-		if err := g.carriesAgain(j); err != nil {
+	for j := range planes {
+		if err := g.putBack(j, "ocs", "enable"); err != nil {
 			return err
 		}
 	}
@@ -318,11 +306,8 @@ func reboot(g *rig) error {
 	if err := g.onPackets(); err != nil {
 		return err
 	}
-	for j, p := range []string{"p0", "p1"} {
-		if _, err := g.lightpath("ocs", "set", "--plane", p, "--map", "ring:1"); err != nil {
-			return err
-		}
-		if err := g.carriesAgain(j); err != nil {
+	for j := range planes {
+		if err := g.putBack(j, setRing...); err != nil {
 			return err
 		}
 	}
@@ -330,10 +315,7 @@ func reboot(g *rig) error {
 }
 
 func rebootDuring(g *rig) error {
-	if err := g.inOperation(0); err != nil {
-		return err
-	}
-	if err := g.inject("[{fault: reboot, delay_ms: 200}]"); err != nil {
+	if err := g.injectInOperation(0, "[{fault: reboot, delay_ms: 200}]"); err != nil {
 		return err
 	}
 	if err := g.fails(nil, "rank ", "plane ", "epoch "); err != nil {

@@ -79,10 +79,7 @@ func switchScenarios() []scenario {
 
 // lostReply loses the answer to a change. The controller reads the map instead of repeating the change.
 func lostReply(g *rig) error {
-	if err := g.inOperation(1); err != nil {
-		return err
-	}
-	if err := g.inject("[{fault: lost-reply}]"); err != nil {
+	if err := g.injectInOperation(1, "[{fault: lost-reply}]"); err != nil {
 		return err
 	}
 	// A move whose answer was lost lasts at least as long as the wait for it.
@@ -97,10 +94,7 @@ func lostReply(g *rig) error {
 
 // unverified leaves a circuit unverified: the frames on it are lost, and that is an error.
 func unverified(g *rig) error {
-	if err := g.inOperation(1); err != nil {
-		return err
-	}
-	if err := g.inject("[{fault: stuck-mirror, in: 5, silent: true}]"); err != nil {
+	if err := g.injectInOperation(1, "[{fault: stuck-mirror, in: 5, silent: true}]"); err != nil {
 		return err
 	}
 	if err := g.fails(nil, "rank ", "plane 1", "epoch ", "lost"); err != nil {
@@ -114,10 +108,7 @@ func unverified(g *rig) error {
 // ghost has the switch report two circuits at one port. The controller cannot tell which is real, so it uses neither
 // plane. The plane that moves first reports it.
 func ghost(g *rig) error {
-	if err := g.inOperation(1); err != nil {
-		return err
-	}
-	if err := g.inject("[{fault: ghost, in: 5, out: 7}]"); err != nil {
+	if err := g.injectInOperation(1, "[{fault: ghost, in: 5, out: 7}]"); err != nil {
 		return err
 	}
 	if err := g.fails(nil, "rank ", "plane ", "epoch ", "no matching"); err != nil {

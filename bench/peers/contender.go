@@ -111,12 +111,7 @@ func contenders() []contender {
 	}
 }
 
-func lightpathMissing(p *Programs) string {
-	if _, err := os.Stat(filepath.Join(p.Bin, "lightpath-rank")); err != nil {
-		return "no " + filepath.Join(p.Bin, "lightpath-rank") + ": run make"
-	}
-	return ""
-}
+func lightpathMissing(p *Programs) string { return p.lacks("lightpath-rank", "run make") }
 
 func lightpath(p *Programs, s setting, job []string) []command {
 	env := []string{"LIGHTPATH_TRANSPORT=" + s.transport}
@@ -138,14 +133,13 @@ func mpiMissing(name, packages string) func(*Programs) string {
 		if _, err := exec.LookPath("mpirun." + name); err != nil {
 			return "no mpirun." + name + ": apt-get install " + packages + ", then make peers"
 		}
-		return p.lacks(name, "run make peers")
+		return p.lacks("lightpath-rank-"+name, "run make peers")
 	}
 }
 
-// lacks returns "" if the rank program of a library exists. Otherwise it returns that the program is missing, with the
-// remedy what.
+// lacks returns "" if a rank program exists. Otherwise it returns that the program is missing, with the remedy what.
 func (p *Programs) lacks(name, what string) string {
-	program := filepath.Join(p.Bin, "lightpath-rank-"+name)
+	program := filepath.Join(p.Bin, name)
 	if _, err := os.Stat(program); err != nil {
 		return "no " + program + ": " + what
 	}
@@ -153,7 +147,7 @@ func (p *Programs) lacks(name, what string) string {
 }
 
 func uccMissing(p *Programs) string {
-	return p.lacks("ucc", "build UCC (github.com/openucx/ucc), then make peers UCC=PREFIX")
+	return p.lacks("lightpath-rank-ucc", "build UCC (github.com/openucx/ucc), then make peers UCC=PREFIX")
 }
 
 // openMPI starts Open MPI with a point-to-point layer. Without the name, Open MPI first tries layers that need network
