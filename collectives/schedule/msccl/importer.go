@@ -170,17 +170,16 @@ func (b *importer) receive(i int32, x *node) error {
 			b.written(to[k], write{at: b.position[i], step: x.level, local: true})
 		}
 	}
-	b.setDestination(x, to)
+	for k, c := range to {
+		b.store(b.place(x.gpu, x.dst, k), c, x.level)
+	}
 	return nil
 }
 
-// setDestination records that a node has written its destination.
-func (b *importer) setDestination(x *node, to []int32) {
-	for k, c := range to {
-		at := b.place(x.gpu, x.dst, k)
-		p := &b.places[at]
-		p.cell, p.part, p.input, p.lastWrite = c, b.cells[c].part, -1, x.level
-	}
+// store records that a node of a level has written a place, which is in a cell now.
+func (b *importer) store(at, cell, level int32) {
+	p := &b.places[at]
+	p.cell, p.part, p.input, p.lastWrite = cell, b.cells[cell].part, -1, level
 }
 
 // commonStep returns a step in which a message can be transferred from its source to its destination. It prefers the
@@ -268,8 +267,7 @@ func (b *importer) local(i int32, x *node) error {
 		b.written(to, write{at: b.position[i], step: x.level, local: true})
 		p := &b.places[src]
 		p.lastRead = max(p.lastRead, x.level)
-		p = &b.places[dst]
-		p.cell, p.part, p.input, p.lastWrite = to, b.cells[to].part, -1, x.level
+		b.store(dst, to, x.level)
 	}
 	return nil
 }
@@ -286,7 +284,7 @@ func (b *importer) copyInput(x *node, src, dst int32) bool {
 		return false
 	}
 	b.pre = append(b.pre, piece{from: b.inputCell(x.gpu, p), to: to})
-	q.cell, q.part, q.input = to, part, -1
+	b.store(dst, to, x.level)
 	return true
 }
 
