@@ -17,9 +17,9 @@ func (t *Task) setHeader(h *wire.Header, in *program.Instruction) {
 	}
 }
 
-// identity returns the fields by which the frames of an instruction's message differ from other frames of its flow. base
-// is the number of the call's first message by rank, and g the memory of the message. The signature of a message is a
-// hash of its size and of the size of the whole message.
+// identity returns the operation, step and signature in the frames of an instruction. In a point-to-point program, the
+// operation is the number of the message, and the signature is a hash of its size and of the size of the whole message.
+// base is the number of the call's first message by rank, and g the memory of the message.
 func (t *Task) identity(in *program.Instruction, base []uint64, g []program.Segment) (op uint64, step, sig uint32) {
 	if !t.prog.P2P {
 		return t.call.Op, uint32(in.Step), t.prog.Signature
