@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightpath/ocsctl"
+	"lightpath/ocsctl/driver"
 	"lightpath/plans/circuit"
 )
 
@@ -171,6 +172,28 @@ func TestForgiveOfAnUnreadPlane(t *testing.T) {
 	}
 	if r.page.epochs[0] != 10 || r.page.faults[0] != nil {
 		t.Error("returned at epoch", r.page.epochs[0], r.page.faults[0])
+	}
+}
+
+// TestForgiveOfAnUnwellPlane: a plane whose device cannot be used stays out of service when its ranks have left.
+func TestForgiveOfAnUnwellPlane(t *testing.T) {
+	r := newTestRig(t, 2, 1, func(r *testRig, c *Config) {
+		withTimed(r, c)
+		c.Forgive = true
+	})
+	r.timed.unwell[0] = driver.ErrUnwell
+	r.timed.news(0)
+	for _, unwell := range []error{driver.ErrUnwell, nil} {
+		r.timed.unwell[0] = unwell
+		for _, s := range r.s {
+			s.Detach(true)
+		}
+		if fault := r.page.faults[0]; !errors.Is(fault, unwell) {
+			t.Errorf("the device reports %v, the plane has %v", unwell, fault)
+		}
+		for p := range r.s {
+			r.attach(p)
+		}
 	}
 }
 

@@ -179,7 +179,7 @@ var mutants = []mutant{
 	{"keeps failures in the journal", recoverFile,
 		"if r.Failed && !switched {", "if false {", true},
 	{"forgives dark planes", machineFile,
-		"_, found, unwell := m.report(pl)", "var found *BadPorts\n\t\tvar unwell error", true},
+		"_, found, unwell := m.report(pl)", "_, found, unwell := (circuit.Permutation)(nil), (*BadPorts)(nil), error(nil)", true},
 	{"adopts lost circuits in a takeover", recoverFile,
 		"(at != circuit.Dark || from[p] == to[p])", "at != circuit.Dark", false},
 	{"journals no disable", stateFile,
