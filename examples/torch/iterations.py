@@ -33,7 +33,6 @@ from lightpath import command_path
 sys.path.append(os.path.join(HERE, "..", "python"))
 import replay
 
-MTU = 9000
 HOSTS = os.path.join(HERE, "..", "..", "bench", "hosts.sh")
 # Arguments of train.py: an iteration takes 100 to 300 ms on two cores.
 MODES = {
@@ -71,9 +70,10 @@ class Fabrics:
 
     def __init__(self, args, directory, stack):
         self.args, self.directory, self.stack, self.tag = args, directory, stack, f"lpi{os.getpid()}"
-        wire = f"{args.mbps * (MTU + 14) / (MTU - 52):.1f}mbit"  # bandwidth of the payload is the same as on circuits
+        mtu = args.mtu
+        wire = f"{args.mbps * (mtu + 14) / (mtu - 52):.1f}mbit"  # bandwidth of the payload is the same as on circuits
         stack.callback(subprocess.run, ["bash", HOSTS, "down", self.tag, str(args.ranks)])
-        hosts = [self.tag, str(args.ranks), str(args.planes), wire, str(MTU)]
+        hosts = [self.tag, str(args.ranks), str(args.planes), wire, str(mtu)]
         for command in "up", "circuits":
             subprocess.run(["bash", HOSTS, command, *hosts], check=True)
         stated = self._measure() if args.packet_planes == "measured" else args.packet_planes
@@ -121,7 +121,7 @@ class Fabrics:
         maps = [[r ^ (1 + p % 2) for r in range(self.args.ranks)] for p in range(self.args.planes)]
         command = [command_path(), "fabric"]
         self.stack.callback(subprocess.run, [*command, "down", "--fabric", fabric], stdout=2)
-        subprocess.run([*command, "up", "--fabric", fabric], check=True, stdout=2)
+        subprocess.run([*command, "up", "--fabric", fabric, "--mtu", str(self.args.mtu)], check=True, stdout=2)
         self.stack.enter_context(controller(at, f"initial: {json.dumps(maps)}\n"))
         return fabric
 
@@ -200,6 +200,7 @@ def arguments():
     parser.add_argument("--ranks", type=int, default=4, help="those of a trace")
     parser.add_argument("--planes", type=int, default=2)
     parser.add_argument("--mbps", type=int, default=100, help="of a plane")
+    parser.add_argument("--mtu", type=int, default=9000, help="of all planes; a step of few frames is less exact")
     parser.add_argument(
         "--packet-planes",
         default="measured",

@@ -169,9 +169,29 @@ func (s *solver) idleOf(c *candidate, j int) float64 {
 // lag is what a transition from one candidate to the next needs, in us after the end of the first.
 type lag struct {
 	early float64 // until all planes have switched, each from its last entry on; may be negative
-	gap   float64 // the longest switch
+	gap   float64 // the longest of these switches
 	moves bool    // there is a switch
+	setup float64 // the longest switch after the call has come; see lagIn
 	known bool
+}
+
+// lagIn returns the lag between two candidates in a mode. In late mode, planes return to the circuits on which the first
+// one began, as plans of single calls do at run time. They switch to those of the second one when its call has come.
+func (s *solver) lagIn(m mode, a, b int) lag {
+	first := s.all[a].first
+	if m != late || first == anySetting {
+		l := s.lagOf(a, b)
+		if m == late {
+			l.setup, l.gap, l.early = l.gap, 0, math.Inf(-1)
+		}
+		return l
+	}
+	l := s.lagOf(a, a)
+	for j := range s.all[a].idle {
+		us, _ := s.switchUS(first, s.all[b].first, j)
+		l.setup = math.Max(l.setup, us)
+	}
+	return l
 }
 
 // lagOf returns the lag between two candidates by their numbers.

@@ -8,7 +8,7 @@ import (
 
 // The names of the ways to run an iteration that [Compare] compares.
 const (
-	PerCall   = "percall"   // each call its best plan, with a setup reconfiguration when the call has come
+	PerCall   = "percall"   // each call its best plan, which returns; a setup reconfiguration when the call has come
 	Greedy    = "greedy"    // each call the plan that is done first from the circuits that it finds, planned alone
 	Static    = "static"    // one setting for all calls
 	Iteration = "iteration" // the plan
@@ -86,7 +86,7 @@ func (s *solver) greedy() []int {
 		for i, shape := range s.p.Of {
 			least := math.Inf(1)
 			for _, k := range s.byShape[shape] {
-				if us := s.lagOf(before, k).gap + s.all[k].us; us < least {
+				if us := s.lagIn(late, before, k).setup + s.all[k].us; us < least {
 					least, choice[i] = us, k
 				}
 			}
@@ -140,7 +140,7 @@ func (s *solver) outcome(name string, order, choice []int, m mode) Outcome {
 			o.SwitchingUS += s.all[k].switching
 		}
 	} else {
-		o.SwitchingUS = s.switching(choice)
+		o.SwitchingUS = s.switching(choice, m)
 	}
 	o.ExposedSwitchingUS = math.Max(0, us-s.time(&t, order, choice, gratis))
 	if plans.SameUS(o.ExposedSwitchingUS, 0) {

@@ -86,6 +86,39 @@ func random(t *testing.T, r *rand.Rand, chain bool, calls int) *iteration.Proble
 // quick is far beyond what tiny problems need: operations end their searches.
 var quick = iteration.Options{TimeLimit: 400 * time.Millisecond}
 
+// TestPerCallReturns: plans of single calls switch inside, and return in the gap. Only a call that needs other circuits
+// waits for a setup.
+func TestPerCallReturns(t *testing.T) {
+	const reconfig = 100
+	f := &plans.Problem{Version: plans.Version, Ranks: 4, Planes: 1, BandwidthGbps: 8, ReconfigUS: reconfig,
+		Circuits: plans.Simplex}
+	twice := trace.Call{Collective: "xor", Algorithm: "2", Bytes: 10_000}
+	other := trace.Call{Collective: "shift", Algorithm: "1", Bytes: 10_000}
+	for name, c := range map[string]struct {
+		calls   []trace.Call
+		gap     float64
+		exposed float64 // by the calls: steps of 10 us, and switches
+	}{
+		"long gaps":      {[]trace.Call{twice, twice}, 300, 2 * (20 + reconfig)},
+		"short gaps":     {[]trace.Call{twice, twice}, 30, 2 * (20 + reconfig + 70)},
+		"other circuits": {[]trace.Call{twice, other}, 300, 20 + reconfig + 10 + 2*reconfig},
+	} {
+		tr := &trace.Trace{Ranks: 4, Communicators: []trace.Communicator{{Groups: [][]int{{0, 1, 2, 3}}}}}
+		for i, call := range c.calls {
+			call.After = []trace.After{{Call: i - 1, GapUS: c.gap}}
+			tr.Calls = append(tr.Calls, call)
+		}
+		require.NoError(t, tr.Validate())
+		p, err := iteration.Pose(f, "fabric", tr, exchange)
+		require.NoError(t, err)
+		all, err := iteration.Compare(context.Background(), p, quick)
+		require.NoError(t, err)
+		if got := all.Of(iteration.PerCall).ExposedUS; !plans.SameUS(got, c.exposed) {
+			t.Errorf("%s: %v us exposed, want %v", name, got, c.exposed)
+		}
+	}
+}
+
 // TestPlans: for any trace the checker accepts the plan, and playing it takes the stated time. The time is between the
 // bound and each baseline that can be run.
 func TestPlans(t *testing.T) {

@@ -11,7 +11,7 @@ type mode int
 
 const (
 	early  mode = iota // as soon as a plane has finished: the iteration plan
-	late               // when the call has come: a setup reconfiguration
+	late               // back as soon as a plane has finished, and on when the call has come: a setup reconfiguration
 	never              // at no cost: free initial circuits of every call
 	gratis             // neither between calls nor inside them: what switching costs is the difference
 )
@@ -34,11 +34,11 @@ func (s *solver) time(t *timed, order, choice []int, m mode) float64 {
 	if t.start == nil {
 		t.start, t.end, t.byCall = make([]float64, n), make([]float64, n), make([]float64, n)
 	}
-	wrap := s.lagOf(choice[n-1], choice[0])
+	wrap := s.lagIn(m, choice[n-1], choice[0])
 	begin := math.Inf(-1)
 	for round := 0; ; round++ {
 		s.run(t, order, choice, m, begin, wrap)
-		if m != early || math.IsInf(wrap.early, -1) {
+		if m == never || m == gratis || math.IsInf(wrap.early, -1) {
 			return t.us
 		}
 		needed := t.end[n-1] - t.us + wrap.early
@@ -61,15 +61,14 @@ func (s *solver) run(t *timed, order, choice []int, m mode, begin float64, wrap 
 		start := math.Max(ready, before)
 		l := wrap
 		if at > 0 {
-			l = s.lagOf(choice[at-1], choice[at])
+			l = s.lagIn(m, choice[at-1], choice[at])
 		}
 		switch {
-		case m == late:
-			start += l.gap
-		case m == early && at == 0:
-			start = math.Max(start, begin)
-		case m == early:
-			start = math.Max(start, before+l.early)
+		case m == never || m == gratis:
+		case at == 0:
+			start = math.Max(start, begin) + l.setup
+		default:
+			start = math.Max(start, before+l.early) + l.setup
 		}
 		c := s.all[choice[at]]
 		us := c.us
@@ -84,11 +83,11 @@ func (s *solver) run(t *timed, order, choice []int, m mode, begin float64, wrap 
 
 // switching returns the time of an iteration in which planes switch: the longest of each gap, and the union inside
 // calls.
-func (s *solver) switching(choice []int) float64 {
+func (s *solver) switching(choice []int, m mode) float64 {
 	sum := 0.0
 	for at := range choice {
-		before := choice[(at+len(choice)-1)%len(choice)]
-		sum += s.lagOf(before, choice[at]).gap + s.all[choice[at]].switching
+		l := s.lagIn(m, choice[(at+len(choice)-1)%len(choice)], choice[at])
+		sum += l.gap + l.setup + s.all[choice[at]].switching
 	}
 	return sum
 }

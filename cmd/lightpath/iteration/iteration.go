@@ -75,7 +75,7 @@ func newPlan() *cobra.Command {
 		Short: "Plan the calls of a trace together, and compare with other ways to run them",
 		Long: `Plans the calls of a trace together, writes the plan, and prints a table to standard error:
 
-  percall    each call planned alone, with a setup reconfiguration when the call has come
+  percall    each call planned alone; planes return in the gap, and switch for another call when it has come
   greedy     each call planned alone, for the circuits that it finds
   static     one setting of the circuits for all calls
   iteration  the plan
