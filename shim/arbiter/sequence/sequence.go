@@ -40,7 +40,7 @@ type Learner struct {
 type Cycle struct {
 	ID   uint64 // hash of Keys
 	Keys []uint64
-	Gaps []time.Duration // before each operation, the shortest of those seen; below 0: not known
+	Gaps []time.Duration // before each operation, the shortest of those seen (see lock); below 0: not known
 }
 
 // New returns a learner. It predicts once a period has come so many times, at least 2.
@@ -117,7 +117,8 @@ func (l *Learner) find() bool {
 	return false
 }
 
-// lock puts the cycle of the last n operations in force.
+// lock puts the cycle of the last n operations in force. If no gap before an operation is known, as its tickets went out
+// ahead in another cycle, the gap is the shortest between two such operations.
 func (l *Learner) lock(n int) {
 	first := len(l.keys) - n
 	c := &Cycle{Keys: slices.Clone(l.keys[first:]), Gaps: make([]time.Duration, n)}
@@ -130,5 +131,25 @@ func (l *Learner) lock(n int) {
 			}
 		}
 	}
+	if slices.Contains(c.Gaps, -1) {
+		between := l.shortest()
+		for i, key := range c.Keys {
+			if gap, ok := between[[2]uint64{c.Keys[(i+n-1)%n], key}]; ok && c.Gaps[i] < 0 {
+				c.Gaps[i] = gap
+			}
+		}
+	}
 	l.cycle, l.at = c, 0
+}
+
+// shortest returns the shortest known gap between the operations of two keys that followed each other.
+func (l *Learner) shortest() map[[2]uint64]time.Duration {
+	between := map[[2]uint64]time.Duration{}
+	for i := 1; i < len(l.keys); i++ {
+		pair := [2]uint64{l.keys[i-1], l.keys[i]}
+		if least, ok := between[pair]; l.gaps[i] >= 0 && (!ok || l.gaps[i] < least) {
+			between[pair] = l.gaps[i]
+		}
+	}
+	return between
 }

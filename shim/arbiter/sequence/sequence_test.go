@@ -152,6 +152,21 @@ func TestGaps(t *testing.T) {
 	}
 }
 
+// TestGapsOfPairs: where tickets went out ahead, a gap is the shortest known one between two such operations.
+func TestGapsOfPairs(t *testing.T) {
+	l := New(2)
+	for _, o := range []struct {
+		key uint64
+		gap time.Duration
+	}{{1, 70}, {1, 50}, {1, 60}, {1, -1}, {2, 20}, {1, -1}, {1, -1}, {1, -1}, {1, -1}, {2, 30}} {
+		l.Add(o.key, o.gap)
+	}
+	at, c := l.Next()
+	if c == nil || !slices.Equal(c.Keys, []uint64{1, 1, 1, 1, 2}) || !slices.Equal(c.Gaps, []time.Duration{70, 50, 60, 50, 20}) {
+		t.Errorf("position %d of %+v", at, c)
+	}
+}
+
 func BenchmarkNeverRepeats(b *testing.B) {
 	l := New(3)
 	for i := 0; b.Loop(); i++ {
