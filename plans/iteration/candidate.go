@@ -178,17 +178,15 @@ type lag struct {
 // lagIn returns the lag between two candidates in a mode. In late mode, planes return to the circuits on which the first
 // one began, as plans of single calls do at run time. They switch to those of the second one when its call has come.
 func (s *solver) lagIn(m mode, a, b int) lag {
-	first := s.all[a].first
-	if m != late || first == anySetting {
-		l := s.lagOf(a, b)
-		if m == late {
-			l.setup, l.gap, l.early = l.gap, 0, math.Inf(-1)
-		}
-		return l
+	if m != late {
+		return s.lagOf(a, b)
 	}
-	l := s.lagOf(a, a)
+	l, from := lag{early: math.Inf(-1)}, s.all[a].last
+	if s.all[a].first != anySetting { // planes stay where the plan of a demand ends
+		l, from = s.lagOf(a, a), s.all[a].first
+	}
 	for j := range s.all[a].idle {
-		us, _ := s.switchUS(first, s.all[b].first, j)
+		us, _ := s.switchUS(from, s.all[b].first, j)
 		l.setup = math.Max(l.setup, us)
 	}
 	return l

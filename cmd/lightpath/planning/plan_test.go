@@ -139,8 +139,8 @@ func TestPlanProblem(t *testing.T) {
 func TestInitialFirst(t *testing.T) {
 	for kind, odd := range map[string]int{"simplex": 1, "interleaved": -1} {
 		var p struct{ Initial []circuit.Permutation }
-		text := lightpath.Succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", "ring", "--ranks", "5",
-			"--bytes", "1M", "--planes", "4", "--bandwidth", "100Gbps", "--circuits", kind, "--initial", "first")
+		text := lightpath.Succeed(t, "", "plan", "problem", "--collective", "allreduce", "--algorithm", "ring",
+			"--ranks", "5", "--bytes", "1M", "--planes", "4", "--bandwidth", "100Gbps", "--circuits", kind, "--initial", "first")
 		require.NoError(t, json.Unmarshal([]byte(text), &p))
 		for j, m := range p.Initial {
 			if want := circuit.Shift(5, []int{1, odd}[j%2]); len(p.Initial) != 4 || !m.Equal(want) {

@@ -162,7 +162,8 @@ func TestGapsOfPairs(t *testing.T) {
 		l.Add(o.key, o.gap)
 	}
 	at, c := l.Next()
-	if c == nil || !slices.Equal(c.Keys, []uint64{1, 1, 1, 1, 2}) || !slices.Equal(c.Gaps, []time.Duration{70, 50, 60, 50, 20}) {
+	if c == nil || !slices.Equal(c.Keys, []uint64{1, 1, 1, 1, 2}) ||
+		!slices.Equal(c.Gaps, []time.Duration{70, 50, 60, 50, 20}) {
 		t.Errorf("position %d of %+v", at, c)
 	}
 }
