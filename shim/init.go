@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"lightpath/collectives/exec"
 	"lightpath/shim/arbiter/live"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/calls"
@@ -245,7 +244,7 @@ func joinRanks(c *comm.Core, fab *endpoints.Fabric) error {
 		return err
 	}
 	settleCut(c)
-	session.Of(c).Pairs = exec.NewPairs(c.Ranks)
+	session.Of(c).CountMessages()
 	var star *control.Star
 	if c.Rank == 0 {
 		star, err = control.Lead(c.Context(), c.Ranks, l.Control, c.Secret, c.Cfg.Timeout,

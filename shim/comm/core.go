@@ -52,6 +52,7 @@ type Identity struct {
 // Above holds what rooms above this one know. They replace functions while the communicator is made.
 type Above struct {
 	CountCalls     func() (collectives, all uint64) // the number of the last collective, and that of all calls
+	CountMessages  func() map[int]control.Messages  // with other ranks, on the host path
 	CallInProgress func() string                    // names the call that this rank is in, "" for none
 	Verdict        func() string                    // names the faults that ranks see, "" for none
 	TellRanks      func(*control.Message)           // sends a failure to all ranks after the leader has ended
@@ -73,7 +74,7 @@ func New(id Identity) *Core {
 	nothing := func() string { return "" }
 	c.Above = Above{
 		CountCalls: func() (collectives, all uint64) { return 0, 0 }, CallInProgress: nothing, Verdict: nothing,
-		TellRanks: func(*control.Message) {},
+		CountMessages: func() map[int]control.Messages { return nil }, TellRanks: func(*control.Message) {},
 	}
 	c.Handle(control.MsgPoison, c.failedElsewhere)
 	c.handleReady()

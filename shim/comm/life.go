@@ -201,7 +201,7 @@ func (c *Core) whoami() string {
 // Leave says goodbye to the control network.
 func (c *Core) Leave() {
 	if c.Joined() {
-		d := control.Departure{Rank: c.Rank}
+		d := control.Departure{Rank: c.Rank, Messages: c.Above.CountMessages()}
 		d.Collectives, d.Calls = c.Above.CountCalls()
 		c.Star.Leave(d)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,13 @@ type Departure struct {
 	Rank        int
 	Collectives uint64 // the number of its last collective
 	Calls       uint64 // of all kinds
+	// Messages are those between it and others on the host path, by the other rank. The leader tells each rank of its own
+	// only.
+	Messages map[int]Messages `json:",omitempty"`
 }
+
+// Messages counts the messages that a rank has called with another one.
+type Messages struct{ Sent, Received uint64 }
 
 // goodbyeDelay is how long the leader collects goodbyes before it tells the other ranks of them. Ranks mostly leave at
 // about the same time, and then need no such message.
@@ -300,9 +307,27 @@ func (c *Star) tell() {
 	c.mu.Lock()
 	untold := c.takeUntold()
 	c.mu.Unlock()
-	if len(untold) > 0 {
-		c.Broadcast(&Message{Kind: MsgGoodbye, Body: goodbyeBody(untold)}, -1)
+	if len(untold) == 0 {
+		return
 	}
+	for rank, l := range c.links {
+		if l != nil {
+			_ = l.send(&Message{Kind: MsgGoodbye, Body: goodbyeBody(toldTo(rank, untold))})
+		}
+	}
+}
+
+// toldTo returns departures with the messages of one rank.
+func toldTo(rank int, gone []Departure) []Departure {
+	told := slices.Clone(gone)
+	for i := range told {
+		if m, ok := told[i].Messages[rank]; ok {
+			told[i].Messages = map[int]Messages{rank: m}
+		} else {
+			told[i].Messages = nil
+		}
+	}
+	return told
 }
 
 func goodbyeBody(d []Departure) []byte {

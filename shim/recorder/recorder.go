@@ -99,7 +99,7 @@ type flownMove struct {
 type Standstill struct {
 	number      uint64
 	Wait        exec.Wait
-	Since, seen int64
+	Since, Seen int64 // nanoseconds of CLOCK_MONOTONIC
 }
 
 // fresh is how long a recorded stall is valid. While a stall lasts, it is recorded again each second.
@@ -280,10 +280,10 @@ func (f *Recorder) Stalled(number uint64, w exec.Wait) {
 	now := monotonic.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.stall.number != number || f.stall.Wait != w || now-f.stall.seen > int64(fresh) {
+	if f.stall.number != number || f.stall.Wait != w || now-f.stall.Seen > int64(fresh) {
 		f.stall = Standstill{number: number, Wait: w, Since: now}
 	}
-	f.stall.seen = now
+	f.stall.Seen = now
 }
 
 // Find returns the shape of collective seq.
@@ -329,7 +329,7 @@ func (f *Recorder) Snapshot() Snapshot {
 			g.Last = *op
 		}
 	}
-	if g.Running && f.stall.number == g.Op.Number && now-f.stall.seen < int64(fresh) {
+	if g.Running && f.stall.number == g.Op.Number && now-f.stall.Seen < int64(fresh) {
 		s := f.stall
 		g.Stall = &s
 	}
@@ -357,7 +357,7 @@ func (f *Recorder) InProgress() (ops []Operation, stall Standstill) {
 			ops = append(ops, *op)
 		}
 	}
-	if monotonic.Now()-f.stall.seen < int64(fresh) {
+	if monotonic.Now()-f.stall.Seen < int64(fresh) {
 		stall = f.stall
 	}
 	return ops, stall
@@ -369,6 +369,19 @@ func (f *Recorder) CallInProgress() string {
 		return ops[0].String()
 	}
 	return ""
+}
+
+// CountsMessages reports whether an operation is a group on the host path, whose messages are counted by pairs of ranks.
+func (op *Operation) CountsMessages() bool { return op.Messages > 0 && op.launch == 0 && !op.Replay }
+
+// Text names an operation by its number, "a call" if the recorder does not have it any more.
+func (f *Recorder) Text(number uint64) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if op := f.at(number); op.Number == number {
+		return op.String()
+	}
+	return "a call"
 }
 
 // String names an operation for an error.

@@ -17,7 +17,6 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/circuits"
 	"lightpath/shim/comm"
-	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/recorder"
 	"lightpath/shim/stall"
@@ -146,6 +145,20 @@ func (s *Session) reportReceives(c *comm.Core) {
 	}
 }
 
+// compareDepartures fails the communicator if a group waits for a message that a rank has not called before it left.
+// Others may still be on their way.
+func compareDepartures(ref *Ref, t *exec.Task) {
+	c, pairs := ref.Comm, Of(ref.Comm).Pairs
+	for _, d := range c.Departures() {
+		w, waits := t.BlockedBy(func(rank int) bool { return rank == d.Rank })
+		called := d.Messages[c.Rank]
+		missing := pairs.Received(d.Rank) > called.Sent || w.Kind == program.Send && pairs.Sent(d.Rank) > called.Received
+		if waits && missing {
+			go c.Spread(stall.Departed(c, ref.Flight, d)) // not on this goroutine, which the failure wakes
+		}
+	}
+}
+
 // stalled tells the leaders in which calls this rank waits, and the flight recorders for what it waits.
 func (s *Session) stalled() error {
 	var said *comm.Core // only the first unfinished task of a communicator waits
@@ -153,14 +166,6 @@ func (s *Session) stalled() error {
 		ref := &s.refs[i]
 		if w, ok := t.Blocked(); ok && !t.Done() && ref.Comm != said {
 			said = ref.Comm
-			if gone := ref.Comm.Departures(); len(gone) > 0 {
-				left := func(rank int) bool {
-					return slices.ContainsFunc(gone, func(d control.Departure) bool { return d.Rank == rank })
-				}
-				if needed, ok := t.BlockedBy(left); ok {
-					w = needed
-				}
-			}
 			recorder.Of(ref.Comm).Stalled(ref.Flight, w)
 		}
 		switch {
@@ -171,6 +176,7 @@ func (s *Session) stalled() error {
 		default: // sends and receives have no number that ranks could compare
 			stall.ReportFaults(ref.Comm)
 			s.reportReceives(ref.Comm)
+			compareDepartures(ref, t)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"lightpath/collectives/transport"
 	"lightpath/shim/calls"
 	"lightpath/shim/comm"
+	"lightpath/shim/control"
 	"lightpath/shim/dispatch"
 	"lightpath/shim/endpoints"
 	"lightpath/shim/errdefs"
@@ -78,6 +79,21 @@ func Setup(c *comm.Core) {
 			return endpoints.Faults(st.Packet)
 		},
 	})
+}
+
+// CountMessages begins to count messages by pairs of ranks. The ranks have met.
+func (st *State) CountMessages() {
+	st.Pairs = exec.NewPairs(st.c.Ranks)
+	st.c.Above.CountMessages = func() map[int]control.Messages {
+		counted := map[int]control.Messages{}
+		for rank := range st.c.Ranks {
+			m := control.Messages{Sent: st.Pairs.Sent(rank), Received: st.Pairs.Received(rank)}
+			if m != (control.Messages{}) {
+				counted[rank] = m
+			}
+		}
+		return counted
+	}
 }
 
 // InArena reports whether collectives of a kind run in shared memory, if they do not use circuits.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"lightpath/internal/monotonic"
 	"lightpath/shim/comm"
 	"lightpath/shim/control"
 	"lightpath/shim/errdefs"
@@ -16,7 +17,8 @@ import (
 const watchEvery = 100 * time.Millisecond
 
 // handleDepartures fails the communicator if a call in progress needs a rank that has left. It looks from the first
-// departure on, at all paths' calls, in the flight recorder. So no wait and no call pays for it before.
+// departure on, at all paths' calls, in the flight recorder. So no wait and no call pays for it before. Groups whose
+// messages are counted are left to their sessions, which know what is missing.
 func handleDepartures(c *comm.Core) {
 	var once sync.Once
 	c.AddHooks(comm.Hooks{Departed: func() { once.Do(func() { go watchDepartures(c) }) }})
@@ -27,6 +29,7 @@ func handleDepartures(c *comm.Core) {
 func watchDepartures(c *comm.Core) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	known := map[int]int64{}
 	for {
 		select {
 		case <-c.Ended():
@@ -35,51 +38,63 @@ func watchDepartures(c *comm.Core) {
 			return
 		case <-tick.C:
 		}
-		if err := needsDeparted(c); err != nil {
+		if err := needsAbsent(c, known); err != nil {
 			c.Spread(err)
 			return
 		}
 	}
 }
 
-// needsDeparted returns an error if a call in progress needs a rank that has left.
-func needsDeparted(c *comm.Core) error {
-	ops, stall := recorder.Of(c).InProgress()
-	if len(ops) == 0 {
-		return nil
-	}
+// needsAbsent returns an error if a call in progress needs a rank that has left or, once no departure is told any more,
+// whose process has ended. known has the time since when this rank knows of it, by rank.
+func needsAbsent(c *comm.Core, known map[int]int64) error {
+	now := monotonic.Now()
 	gone := c.Departures()
-	for i := range ops {
-		op := &ops[i]
-		for _, d := range gone {
-			if needs(op, &stall, d) {
-				return departed(c, op, d.Rank, comm.DestroyedAfter(d))
-			}
-		}
-		if !stall.Of(op) || !c.LeaderGone() {
-			continue
-		}
-		// No rank would be told of another departure.
+	for _, d := range gone {
+		note(known, d.Rank, now)
+	}
+	var vanished []int
+	if c.LeaderGone() {
 		for _, rank := range c.Vanished() {
 			if !slices.ContainsFunc(gone, func(d control.Departure) bool { return d.Rank == rank }) {
-				return departed(c, op, rank, "has ended")
+				vanished = append(vanished, rank)
+				note(known, rank, now)
+			}
+		}
+	}
+	ops, stall := recorder.Of(c).InProgress()
+	for i := range ops {
+		op := &ops[i]
+		// What a rank sent left it before this rank knew of its absence. A wait from before says nothing.
+		waitsFor := func(rank int) bool { return stall.Of(op) && stall.Wait.Peer == rank && stall.Seen > known[rank] }
+		for _, d := range gone {
+			switch {
+			case op.Seq > 0 && op.Seq <= d.Collectives:
+			case op.Seq > 0, !op.CountsMessages() && waitsFor(d.Rank):
+				return Departed(c, op.Number, d)
+			}
+		}
+		for _, rank := range vanished {
+			if op.Seq > 0 && stall.Of(op) || waitsFor(rank) {
+				return absent(c, op.Number, rank, "has ended")
 			}
 		}
 	}
 	return nil
 }
 
-// needs reports whether an operation cannot complete after a departure. A collective needs every rank. Other operations
-// have no number that ranks share: one needs the rank if it waits for it and does not move, since everything that the
-// rank sent left it before its departure was told.
-func needs(op *recorder.Operation, stall *recorder.Standstill, d control.Departure) bool {
-	if op.Seq > 0 {
-		return op.Seq > d.Collectives
+func note(known map[int]int64, rank int, now int64) {
+	if known[rank] == 0 {
+		known[rank] = now
 	}
-	return stall.Of(op) && stall.Wait.Peer == d.Rank
 }
 
-func departed(c *comm.Core, op *recorder.Operation, rank int, how string) error {
-	return fmt.Errorf("shim: %s %s; rank %d waits for it in %v: %w",
-		c.Table[rank].Where(), how, c.Rank, op, errdefs.ErrRemote)
+// Departed returns the error of an operation, by its number in the flight recorder, that needs a rank that has left.
+func Departed(c *comm.Core, number uint64, d control.Departure) error {
+	return absent(c, number, d.Rank, comm.DestroyedAfter(d))
+}
+
+func absent(c *comm.Core, number uint64, rank int, how string) error {
+	return fmt.Errorf("shim: %s %s; rank %d waits for it in %s: %w",
+		c.Table[rank].Where(), how, c.Rank, recorder.Of(c).Text(number), errdefs.ErrRemote)
 }

@@ -120,15 +120,21 @@ func leaveAll(t *testing.T, all []leaving) {
 	wg.Wait()
 }
 
+// usePathOnly is [shimtest.UsePath] for three ranks, after another path.
+func usePathOnly(t *testing.T, path string) {
+	t.Helper()
+	for _, name := range []string{"LIGHTPATH_ALGORITHM", "LIGHTPATH_FABRIC", "LIGHTPATH_PLANES"} {
+		t.Setenv(name, "")
+	}
+	shimtest.UsePath(t, path, 3)
+}
+
 // TestDeparted: a rank that has destroyed its communicator after its last call is an error for ranks that need its next
 // call, and for no others.
 func TestDeparted(t *testing.T) {
 	var all []leaving
 	for _, path := range paths {
-		for _, name := range []string{"LIGHTPATH_ALGORITHM", "LIGHTPATH_FABRIC", "LIGHTPATH_PLANES"} {
-			t.Setenv(name, "")
-		}
-		shimtest.UsePath(t, path, 3)
+		usePathOnly(t, path)
 		all = append(all, leavings(path, func(n int) *party {
 			p := &party{World: shimtest.NewWorld(t, n)}
 			for range n {
@@ -160,6 +166,42 @@ func TestDepartedOnDevices(t *testing.T) {
 			}))
 		})
 	}
+}
+
+// TestDepartedAfterSending: a rank waits for a rank that is late and then leaves, and for one that is later. All that the
+// first one sent has come, so nothing is missing.
+func TestDepartedAfterSending(t *testing.T) {
+	late := comm.MaxStallInterval * 3 / 2 // the wait is seen
+	var wg sync.WaitGroup
+	for _, path := range paths {
+		usePathOnly(t, path)
+		for _, there := range []calls.Kind{calls.Send, calls.Recv} {
+			w := shimtest.NewWorld(t, 3)
+			message := func(rank int, kind calls.Kind, peer int32) calls.Call {
+				m := shimtest.AllReduce(w.Comms[rank], make([]float32, departureCount))
+				m.Kind, m.Peer = kind, peer
+				return m
+			}
+			back := calls.Send + calls.Recv - there
+			wg.Go(func() {
+				for r, err := range shimtest.Concurrently(t, 3, func(r int) error {
+					if r == 1 {
+						return shim.Run([]calls.Call{message(1, back, 0), message(1, back, 2)})
+					}
+					time.Sleep(late + time.Duration(r)*late)
+					if err := shim.Run([]calls.Call{message(r, there, 1)}); err != nil {
+						return err
+					}
+					return w.Comms[r].Destroy()
+				}) {
+					if err != nil {
+						t.Errorf("%s, %v, rank %d: %v", path, there, r, err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
 }
 
 // TestDepartedElsewhere: ranks that do not need a departed rank go on, the leader included.
