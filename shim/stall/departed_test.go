@@ -204,6 +204,47 @@ func TestDepartedAfterSending(t *testing.T) {
 	wg.Wait()
 }
 
+// TestDepartedAfterSendingOnDevices is TestDepartedAfterSending for calls on streams.
+func TestDepartedAfterSendingOnDevices(t *testing.T) {
+	late := comm.MaxStallInterval * 3 / 2
+	for name, use := range map[string]func(t *testing.T) *shimtest.GPUs{
+		"staged":  func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUs(t, 3, 1) },
+		"direct":  func(t *testing.T) *shimtest.GPUs { return shimtest.UsePeers(t, 3, 1) },
+		"through": func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUDirect(t, 3, 1, 2).GPUs },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := use(t)
+			w := shimtest.NewWorld(t, 3)
+			message := func(rank int, kind calls.Kind, peer int32) calls.Call {
+				m := shimtest.AllReduce(w.Comms[rank], nil)
+				m.Kind, m.Peer, m.Count, m.Stream = kind, peer, departureCount, g.Streams[rank][0]
+				m.Send = g.Memory(rank, 4*departureCount)
+				m.Recv = m.Send
+				return m
+			}
+			for r, err := range shimtest.Concurrently(t, 3, func(r int) error {
+				group := []calls.Call{message(r, calls.Send, 1)}
+				if r == 1 {
+					group = []calls.Call{message(1, calls.Recv, 0), message(1, calls.Recv, 2)}
+				} else {
+					time.Sleep(late + time.Duration(r)*late)
+				}
+				if err := shim.Run(group); err != nil {
+					return err
+				}
+				if err := g.SynchronizeRank(r); err != nil {
+					return err
+				}
+				return w.Comms[r].Destroy()
+			}) {
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
+
 // TestDepartedElsewhere: ranks that do not need a departed rank go on, the leader included.
 func TestDepartedElsewhere(t *testing.T) {
 	for _, path := range []string{"arena", "tcp"} {

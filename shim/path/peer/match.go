@@ -74,6 +74,14 @@ func (x *Path) different(peer int) error {
 	return err
 }
 
+// last returns the number of the last message.
+func last(kept *[messagesKept]messageRecord) (number uint64) {
+	for i := range kept {
+		number = max(number, kept[i].number.Load())
+	}
+	return number
+}
+
 // compareMessage records a message in the page. If the peer has called for the same message, both sizes must be equal.
 func (x *Path) compareMessage(m *message) error {
 	if m.peer == x.me || x.n == 1 {

@@ -220,19 +220,28 @@ func (x *Path) tokens() (h uint64) {
 // say reports to the leader and to the flight recorder which peer a launch waits for.
 func (x *Path) say(number uint32) {
 	late := x.late()
-	peer := -1
-	if len(late) > 0 {
-		peer = late[0]
-	}
 	for _, op := range recorder.Of(x.c).OfLaunch(number) {
 		recorder.Of(x.c).Stalled(op.Number, exec.Wait{
-			Rank: x.me, Op: op.Seq, Kind: program.Recv, Peer: peer,
+			Rank: x.me, Op: op.Seq, Kind: program.Recv, Peer: x.awaited(&op, late),
 			Bytes: max(op.Bytes, int64(op.Shape.Count)*int64(op.Shape.Type.Size())),
 		})
 		if op.Seq > 0 {
 			stall.ReportShape(x.c, op.Seq, &op.Shape)
 		}
 	}
+}
+
+// awaited returns the first late peer for which an operation may wait, -1 for none. A group of messages waits for no
+// peer that has called as many with this rank as this rank with it. Replays call nothing.
+func (x *Path) awaited(op *recorder.Operation, late []int) int {
+	for _, peer := range late {
+		own, theirs := x.page.rank(x.me), x.page.rank(peer)
+		if op.Messages == 0 || op.Replay || last(&own.wanted[peer]) > last(&theirs.sent[x.me]) ||
+			last(&own.sent[peer]) > last(&theirs.wanted[x.me]) {
+			return peer
+		}
+	}
+	return -1
 }
 
 // late lists the peers whose streams are in no launch. This rank's launch may wait for them.
