@@ -88,6 +88,11 @@ bits() { awk -v r="$1" 'BEGIN { u["kbit"] = 1e3; u["mbit"] = 1e6; u["gbit"] = 1e
 # bytes SIZE: prints a size in bytes.
 bytes() { awk -v s="$1" 'BEGIN { u["K"] = 1024; u["M"] = 1024 ^ 2; n = s + 0; sub(/^[0-9]+/, "", s); printf "%d", n * (s == "" ? 1 : u[s]) }'; }
 
+# The interfaces do not say what their shapers let pass.
+export LIGHTPATH_FABRIC=$work/fabric.yaml
+printf 'version: 1\nranks: %d\nplanes:\n' "$ranks" >"$LIGHTPATH_FABRIC"
+for j in $(seq 0 $((most - 1))); do printf '  - {name: e%d, bandwidth: %sbps}\n' "$j" "$(bits "$rate")"; done >>"$LIGHTPATH_FABRIC"
+
 # row NAME K TIME MB/S [COUNTS] [WRONG] [CONTENDER]: prints a line of the table.
 row() {
   awk -v c="$1" -v k="$2" -v n="$ranks" -v us="$3" -v rate="$4" -v counts="${5:-}" -v wrong="${6:-}" -v who="${7:--}" -v line="$(bits "$rate")" -v mtu="$mtu" 'BEGIN {

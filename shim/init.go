@@ -281,6 +281,9 @@ func settleCut(c *comm.Core) {
 func attachPlanes(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric) error {
 	c.CountLocal()
 	kind, err := endpoints.ChooseTransport(c.Table, c.Cfg)
+	if kind == "tcp" {
+		session.Of(c).MinPiece = endpoints.MinPiece(c.Table)
+	}
 	if err == nil {
 		session.Of(c).Packet, session.Of(c).Arena, err = endpoints.Packet(c, kind, l)
 	}
@@ -361,6 +364,7 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric,
 		h.Control = l.Control.Addr().String()
 	}
 	h.TCP, h.Rendezvous = l.TCPAddr(), rendezvous.Address()
+	h.PlaneMbps = endpoints.PlaneMbps(c.Cfg, h.TCP)
 	stream.Describe(c, &h)
 	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h

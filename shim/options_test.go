@@ -2,6 +2,8 @@ package shim_test
 
 import (
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 	"unsafe"
@@ -9,6 +11,7 @@ import (
 	"lightpath/collectives/datatype"
 	"lightpath/collectives/exec"
 	"lightpath/internal/assert"
+	"lightpath/internal/require"
 	"lightpath/plans"
 	"lightpath/shim"
 	"lightpath/shim/calls"
@@ -43,6 +46,27 @@ func TestPlaneMask(t *testing.T) {
 	k := shimtest.Collective{Kind: calls.AllToAll, Type: datatype.Float64, Count: 40000,
 		Options: calls.Options{Planes: 0b110}}
 	assert.NoError(t, k.Run(w, rand.New(rand.NewPCG(8, 8))))
+}
+
+// TestSlowPlanes: the fabric file says that planes are slow, so calls and messages of few KiB use several.
+func TestSlowPlanes(t *testing.T) {
+	fabric := filepath.Join(t.TempDir(), "planes.yaml")
+	require.NoError(t, os.WriteFile(fabric, []byte("version: 1\nranks: 3\nplanes: [{name: a, bandwidth: 200Mbps}]\n"), 0o600))
+	t.Setenv("LIGHTPATH_FABRIC", fabric)
+	t.Setenv("LIGHTPATH_TRANSPORT", "tcp")
+	t.Setenv("LIGHTPATH_PLANES", "3")
+	w := shimtest.NewWorld(t, 3)
+	w.RunAll(t, rand.New(rand.NewPCG(3, 9)), 1001)
+	for key, e := range session.Of(w.Comms[0]).Programs.Programs {
+		used := map[int]bool{}
+		for i := range e.Prog.Code {
+			used[int(e.Prog.Code[i].Plane)] = true
+		}
+		if key.Kind == calls.AllGather && len(used) < 3 {
+			t.Errorf("%v uses planes %v", key.Shape, used)
+		}
+	}
+	require.NoError(t, shimtest.RandomMessages(rand.New(rand.NewPCG(3, 9)), 3, 5000).Exchange(w, 0, func(int) time.Duration { return 0 }))
 }
 
 // TestOptionsDiffer: ranks that ask for different planes are told what both asked for.

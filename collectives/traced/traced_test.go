@@ -55,11 +55,11 @@ func TestPackets(t *testing.T) {
 	f := &fabric.Fabric{Version: 1, Ranks: 4, Circuits: plans.Simplex,
 		Planes:  []fabric.Plane{{Name: "p", Bandwidth: 8e9, OCS: "o"}, {Name: "q", Bandwidth: 8e9, OCS: "o"}},
 		OCS:     []fabric.OCS{{Name: "o", Driver: fabric.DriverEmulator, Reconfig: 5e6}},
-		Packets: fabric.PacketPlanes{Bandwidth: 16e9, Alpha: 1000}}
+		Packets: fabric.PacketPlanes{Bandwidth: 15e9, Alpha: 1000}}
 	p, err := Pose(f, tr)
 	require.NoError(t, err)
 	// One round of 3 blocks, 6 rounds of a quarter on a ring that needs no switch, and three messages of a rank.
-	for call, want := range []float64{1 + 1500, 0, 1 + 1500} {
+	for call, want := range []float64{1 + 1600, 0, 1 + 1600} {
 		if us, ok := p.PacketUS(call); us != want || ok != (want > 0) {
 			t.Errorf("call %d: %v us on packet planes: %v, want %v us", call, us, ok, want)
 		}

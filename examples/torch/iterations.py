@@ -76,6 +76,10 @@ class Fabrics:
         hosts = [self.tag, str(args.ranks), str(args.planes), wire, str(mtu)]
         for command in "up", "circuits":
             subprocess.run(["bash", HOSTS, command, *hosts], check=True)
+        self.planes = os.path.join(directory, "planes.yaml")
+        with open(self.planes, "w") as f:
+            rows = "".join(f"  - {{name: e{p}, bandwidth: {args.mbps}Mbps}}\n" for p in range(args.planes))
+            f.write(f"version: 1\nranks: {args.ranks}\nplanes:\n{rows}")
         stated = self._measure() if args.packet_planes == "measured" else args.packet_planes
         self.packets = "" if stated == "none" else f"packet_planes: {stated}\n"
         self.files = {reconfig: self._circuits(reconfig) for reconfig in args.reconfig.split(",")}
@@ -103,7 +107,7 @@ class Fabrics:
         return {
             "WORLD_SIZE": str(self.args.ranks), "MASTER_PORT": "29500", "MASTER_ADDR": "10.77.0.1",
             "GLOO_SOCKET_IFNAME": "e0", "NCCL_SOCKET_IFNAME": f"={interfaces}",
-            "LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": str(self.args.planes),
+            "LIGHTPATH_TRANSPORT": "tcp", "LIGHTPATH_PLANES": str(self.args.planes), "LIGHTPATH_FABRIC": self.planes,
         }  # fmt: skip
 
     def _circuits(self, reconfig, pinned=False):

@@ -41,9 +41,13 @@ const effort = 2 * time.Millisecond
 // Faster reports whether a call that takes us on packet planes uses these. p is its problem on circuits, and planes the
 // number of planes of the fabric. The answer depends on the arguments only, so each run of a job gives the same.
 //
-// Stated costs are compared with the plan of the call, from free circuits. Rough ones are good enough only for a call
-// that is faster than any plan, and whose bytes take no longer than the fixed costs of circuits: a small one.
+// Stated costs are compared with the plan of the call, from free circuits, which has to be faster by [noise]. Rough ones
+// are good enough only for a call that is faster than any plan, and whose bytes take no longer than the fixed costs of
+// circuits: a small one.
 func (c *Costs) Faster(us float64, p *plans.Problem, planes int) bool {
+	if c.Stated {
+		us *= 1 - noise
+	}
 	free := *p
 	free.Planes, free.Initial, free.Final = planes, nil, plans.Final{}
 	fixed, wire := c.least(&free)
@@ -63,12 +67,12 @@ func (c *Costs) Faster(us float64, p *plans.Problem, planes int) bool {
 // AlwaysFaster reports whether no matrix gains by circuits. By SPECTRA's lower bound 1, a plan takes at least the time
 // of one hold besides its bytes, and the bytes of the busiest port over all planes, which carry gbps together.
 func (c *Costs) AlwaysFaster(holdUS, gbps float64) bool {
-	return c.Stated && c.AlphaUS < c.AgreeUS+holdUS && c.Gbps >= (1-rateNoise)*gbps
+	return c.Stated && c.AlphaUS < c.AgreeUS+holdUS && c.Gbps >= (1-noise)*gbps
 }
 
-// rateNoise is the part of a rate by which measured rates of equal planes differ. For so small a gain, ranks do not ask
-// the leader before each message.
-const rateNoise = 0.05
+// noise is the part by which measured rates of equal planes differ. For so small a gain, ranks do not wait for each
+// other on circuits, nor ask the leader before each message.
+const noise = 0.05
 
 // plan returns the plan of a call with which packet planes are compared. No clock ends the search.
 func plan(p *plans.Problem) (*plans.Plan, error) {

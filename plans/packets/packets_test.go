@@ -65,10 +65,11 @@ func TestStated(t *testing.T) {
 	onOne := *three
 	onOne.Planes, onOne.Initial = 1, []circuit.Permutation{circuit.AllDark(4)}
 	onOne.Final = plans.Final{Kind: plans.FinalInitial}
-	for us, want := range map[float64]bool{1: true, plan.CCTUS + 49: true, plan.CCTUS + 50: false, 1e6: false} {
+	circuits := plan.CCTUS + 50
+	for us, want := range map[float64]bool{1: true, (circuits - 1) / 0.95: true, (circuits + 1) / 0.95: false, 1e6: false} {
 		for _, p := range []*plans.Problem{three, &onOne} {
 			if got := c.Faster(us, p, 2); got != want {
-				t.Errorf("%v us against %v on %d planes: %v", us, plan.CCTUS+50, p.Planes, got)
+				t.Errorf("%v us against %v on %d planes: %v", us, circuits, p.Planes, got)
 			}
 		}
 	}
@@ -83,7 +84,7 @@ func TestDemand(t *testing.T) {
 	if limit < 200+450 || limit > 200+900 {
 		t.Fatalf("the matrix takes %v us", limit)
 	}
-	for us, want := range map[float64]bool{1: true, limit - 1: true, limit: false, 1e6: false} {
+	for us, want := range map[float64]bool{1: true, (limit - 1) / 0.95: true, (limit + 1) / 0.95: false, 1e6: false} {
 		if got := c.Faster(us, p, 2); got != want {
 			t.Errorf("%v us against %v: %v", us, limit, got)
 		}

@@ -46,6 +46,7 @@ type Hello struct {
 	Try        int    `json:"try"`      // if Without is set: number of shrinks of the parent so far, this one included
 	Places     int    `json:"places"`   // number of ids, if there are several
 	TCP        string `json:"tcp"`      // address of this rank's TCP planes, "" without them
+	PlaneMbps  int    `json:"mbps"`     // rate of the slowest of these planes; 0: not known
 	Device     bool   `json:"device"`   // it may be given device memory
 	Identity   string `json:"identity"` // identity of the rank's device, "" if NoDevice says why it is unreachable
 	NoDevice   string `json:"no_device"`

@@ -31,7 +31,7 @@ func (st *State) newEntry(key dispatch.Key, units []int) (*dispatch.Entry, error
 		sig = program.Signature(uint64(sig), uint64(key.Shares))
 	}
 	e, err := dispatch.Lower(c, &s, dispatch.PacketsOf(c), nil, nil, program.Args{
-		Planes: len(st.Packet.Planes()), Use: use, Shares: units, Signature: sig,
+		Planes: len(st.Packet.Planes()), Use: use, Shares: units, MinPiece: st.MinPiece, Signature: sig,
 	})
 	if err != nil {
 		return nil, err

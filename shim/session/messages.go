@@ -38,7 +38,7 @@ func (s *Session) Gather(c *comm.Core) (first int, err error) {
 		return first, nil
 	}
 	g.Buffers = append(g.Buffers, st.recvBufs...)
-	args := program.P2PArgs{Rank: c.Rank, Ranks: c.Ranks, Planes: len(st.Packet.Planes())}
+	args := program.P2PArgs{Rank: c.Rank, Ranks: c.Ranks, Planes: len(st.Packet.Planes()), MinPiece: st.MinPiece}
 	if err := program.BuildP2P(&st.p2p, args, g.Sends, g.Recvs); err != nil {
 		return first, s.Calls[first].Misuse(err)
 	}

@@ -27,6 +27,7 @@ import (
 // communicator's turn guards it.
 type State struct {
 	Packet   transport.Endpoint // of the packet planes
+	MinPiece int64              // of a flow that uses a packet plane of its own, in bytes; 0: program.DefaultMinPiece
 	Arena    *sharedmem.Arena   // nil if the ranks share no memory
 	Optical  OpticalPath        // nil: the communicator has no circuits
 	Shares   *shares.State      // of the packet planes; nil: they are always even

@@ -167,8 +167,8 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("-f: factor %v; it must be above 1", s.Factor)
 	case s.Sync && o.World != nil:
 		return fmt.Errorf("--sync: its barrier needs ranks that bench starts (-n), not %s", o.World.Launcher)
-	case f.fit && (o.Fabric != "" || slices.Contains([]string{"shm", "inproc"}, o.Transport)):
-		return errors.New("--fit: packet planes are measured without --fabric, over tcp, rdma or net")
+	case f.fit && slices.Contains([]string{"shm", "inproc"}, o.Transport):
+		return errors.New("--fit: packet planes are measured over tcp, rdma or net")
 	case f.fit && len(s.Sizes()) < 2:
 		return fmt.Errorf("--fit: one size, %s; two sizes determine the costs", f.minBytes)
 	case s.Graph < 0 || s.Graph > 0 && (!o.Buffers.OnDevice() || s.Sync):
@@ -192,6 +192,9 @@ func (f *flags) validate(o *bench.Options) error {
 		}
 		if o.Ranks > file.Ranks {
 			return fmt.Errorf("-n: %d ranks on a fabric of %d", o.Ranks, file.Ranks)
+		}
+		if f.fit && file.Optical() {
+			return errors.New("--fit: packet planes are measured without --fabric, or with a file of planes without ocs")
 		}
 	}
 	if o.Algorithm == "" {
