@@ -311,7 +311,7 @@ func (c *Star) tell() {
 		return
 	}
 	for rank, l := range c.links {
-		if l != nil {
+		if l != nil && !c.HasLeft(rank) {
 			_ = l.send(&Message{Kind: MsgGoodbye, Body: goodbyeBody(toldTo(rank, untold))})
 		}
 	}
