@@ -61,21 +61,13 @@ func (m *Merged) find(ranks int, comms []trace.Communicator, run []learn.Record)
 		return err
 	}
 	m.Found = found
-	if m.covers() >= len(run)/2 || !vary(run) {
+	if m.Covers() >= len(run)/2 || !vary(run) {
 		return err
 	}
-	if f, again := learn.Find(ranks, comms, run); again == nil && f.Period*f.Repeats > m.covers() {
+	if f, again := learn.Find(ranks, comms, run); again == nil && f.Covers() > m.Covers() {
 		m.Found, m.Varied, err = f, true, nil
 	}
 	return err
-}
-
-// covers returns how many calls the iterations have.
-func (m *Merged) covers() int {
-	if m.Found == nil {
-		return 0
-	}
-	return m.Period * m.Repeats
 }
 
 // records returns the calls of the job. Communicators that make the same calls are one.
@@ -189,7 +181,7 @@ func (m *Merged) times() {
 // complete makes the trace as long as the median iteration. Medians of gaps that vary add up to less; the rest is
 // computation after the last call.
 func (m *Merged) complete() {
-	took := make([]float64, m.Period)
+	took := make([]float64, m.Period())
 	last, latest := 0, 0.0
 	for i := range took {
 		all := make([]float64, len(m.Rounds))

@@ -114,7 +114,7 @@ func TestMerge(t *testing.T) {
 	rand.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
 	m, err := Merge(files(list))
 	require.NoError(t, err)
-	if m.Repeats != 6 || m.Period != 4 || m.Left != 0 || m.Calls != 25 || m.Partial != 0 || m.Streams != 0 {
+	if m.Repeats() != 6 || m.Period() != 4 || m.Left != 0 || m.Calls != 25 || m.Partial != 0 || m.Streams != 0 {
 		t.Errorf("%+v: %s", m, m.Trace.Encode())
 	}
 	want := []struct {
@@ -232,7 +232,7 @@ func TestVaried(t *testing.T) {
 	}
 	m, err := Merge(files(list))
 	require.NoError(t, err)
-	if !m.Varied || m.Streams != 7 || m.Repeats != 7 || m.Trace.Calls[0].Bytes != 51 || len(m.Trace.Calls[0].Flows) != 2 {
+	if !m.Varied || m.Streams != 7 || m.Repeats() != 7 || m.Trace.Calls[0].Bytes != 51 || len(m.Trace.Calls[0].Flows) != 2 {
 		t.Errorf("%+v %s", m, m.Trace.Encode())
 	}
 }
@@ -263,7 +263,7 @@ func TestOverlap(t *testing.T) {
 	}
 	m, err := Merge(files(list))
 	require.NoError(t, err)
-	if m.Period != 5 || m.Repeats < 18 || len(m.Trace.Communicators) != 2 || math.Abs(m.IterationUS-6000) > 250 {
+	if m.Period() != 5 || m.Repeats() < 18 || len(m.Trace.Communicators) != 2 || math.Abs(m.IterationUS-6000) > 250 {
 		t.Errorf("%+v: %s", m, m.Trace.Encode())
 	}
 	var seen []float64

@@ -59,8 +59,8 @@ func TestIterationOfRecorders(t *testing.T) {
 			t.Errorf("%s of %v bytes, want %v", c.Collective, c.Bytes, want)
 		}
 	}
-	if us := float64(gap.Microseconds()); found.Repeats < 3 || found.Trace.Longest(nil) < 3*us {
-		t.Errorf("%d repeats, computation %v us", found.Repeats, found.Trace.Longest(nil))
+	if us := float64(gap.Microseconds()); found.Repeats() < 3 || found.Trace.Longest(nil) < 3*us {
+		t.Errorf("%d repeats, computation %v us", found.Repeats(), found.Trace.Longest(nil))
 	}
 	f, err := fabric.Load(os.Getenv("LIGHTPATH_FABRIC"))
 	require.NoError(t, err)

@@ -43,8 +43,9 @@ type Options struct {
 	Lanes   int    // one for each plane with circuits; else as many as the wire likes
 	Name    string // of the path, for the log
 	Without string // where a shape without a script runs, for the log
-	Every   bool   // without circuits: all shapes have scripts, not only those with a chosen algorithm
-	Bounces bool   // buffers in host memory are copied to the device
+	// Alone: no other library runs calls. So without circuits all shapes have scripts, not only those with a chosen
+	// algorithm, and buffers in host memory are copied to the device.
+	Alone bool
 }
 
 // Wire moves the messages of scripts. The caller holds Device.Mu, except for Check and Stop.
@@ -184,7 +185,7 @@ func (in *Issuer) make(s calls.Shape) (*Scripted, error) {
 			return in.without(s, why), nil
 		}
 		e.Plan, plan, args.Problem, args.StepOf = a, a.Plan, a.Problem, a.StepOf
-	} else if _, chosen := c.Cfg.Algorithms[coll.String()]; !chosen && !in.Every {
+	} else if _, chosen := c.Cfg.Algorithms[coll.String()]; !chosen && !in.Alone {
 		return in.without(s, "LIGHTPATH_ALGORITHM names no algorithm for it"), nil
 	}
 	var err error

@@ -105,7 +105,7 @@ func (p *issuing) findBuffers() error {
 	}
 	send, recv := call.Extents()
 	b.send, b.recv = send > 0 && sendAt.Kind == device.Host, recv > 0 && recvAt.Kind == device.Host
-	if (b.send || b.recv) && !p.in.Bounces {
+	if (b.send || b.recv) && !p.in.Alone {
 		name, at := "sendbuff", call.Send
 		if !b.send {
 			name, at = "recvbuff", call.Recv

@@ -132,7 +132,7 @@ func (f *traceFlags) flights(files []string) (*trace.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(os.Stderr, "%d iterations of %d calls, after %d others\n", found.Repeats, found.Period, found.Left)
+	fmt.Fprintf(os.Stderr, "%d iterations of %d calls, after %d others\n", found.Repeats(), found.Period(), found.Left)
 	if found.Omitted > 0 {
 		cli.Warn(fmt.Sprintf("%d operations are left out: groups of sends and receives, or not completed", found.Omitted))
 	}

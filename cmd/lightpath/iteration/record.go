@@ -126,7 +126,7 @@ func (f *recordFlags) deliver(folder, name string) error {
 	}
 	m.Trace.Name = name
 	fmt.Fprintf(os.Stderr, "%d processes over %s made %d calls: %d iterations of %d calls, after %d others\n", len(list),
-		list[0].Library, m.Calls, m.Repeats, m.Period, m.Left)
+		list[0].Library, m.Calls, m.Repeats(), m.Period(), m.Left)
 	fmt.Fprintf(os.Stderr, "%d calls on %d ranks, communicators: %d; an iteration took %s, %s of it in calls\n",
 		len(m.Trace.Calls), m.Trace.Ranks, len(m.Trace.Communicators), iteration.Millis(m.IterationUS),
 		iteration.Millis(m.InCallsUS))

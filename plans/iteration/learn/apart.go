@@ -23,7 +23,7 @@ func apart(communicators int, run []Record) *Found {
 			continue
 		}
 		t := f.Rounds[1][0].StartUS - f.Rounds[0][0].StartUS
-		if lead == nil || t > longest && f.covers() >= len(list)/2 {
+		if lead == nil || t > longest && f.Covers() >= len(list)/2 {
 			lead, longest = f.Rounds, t
 		}
 	}
@@ -42,8 +42,8 @@ func apart(communicators int, run []Record) *Found {
 		return nil
 	}
 	rounds, _ := roundsOf(interleave(parts, n))
-	f := found(rounds)
-	f.Left = len(run) - f.covers()
+	f := &Found{Rounds: rounds}
+	f.Left = len(run) - f.Covers()
 	return f
 }
 

@@ -44,22 +44,23 @@ func (r *Record) on(rank int) *Part {
 
 // Found is the trace of an iteration, with what is known about how well it fits.
 type Found struct {
-	Trace   *trace.Trace
-	Rounds  [][]Record // the calls of each iteration, at least two iterations
-	Period  int        // calls of an iteration
-	Repeats int        // whole iterations
-	Left    int        // calls before these
+	Trace  *trace.Trace
+	Rounds [][]Record // the calls of each iteration, at least two iterations
+	Left   int        // calls before these
 }
 
-func found(rounds [][]Record) *Found {
-	return &Found{Rounds: rounds, Period: len(rounds[0]), Repeats: len(rounds)}
-}
+// Period returns how many calls an iteration has.
+func (f *Found) Period() int { return len(f.Rounds[0]) }
 
-func (f *Found) covers() int {
+// Repeats returns how many whole iterations there are.
+func (f *Found) Repeats() int { return len(f.Rounds) }
+
+// Covers returns how many calls the iterations have; 0 if f is nil.
+func (f *Found) Covers() int {
 	if f == nil {
 		return 0
 	}
-	return f.Period * f.Repeats
+	return f.Period() * f.Repeats()
 }
 
 // Find finds the iteration that repeats at the end of a run, at least twice, and its gaps: medians over the iterations.
@@ -80,8 +81,8 @@ func Find(ranks int, communicators []trace.Communicator, run []Record) (*Found, 
 		return cmp.Or(cmp.Compare(a.StartUS, b.StartUS), a.Communicator-b.Communicator)
 	})
 	best := whole(run)
-	if best.covers() < len(run)/2 {
-		if f := apart(len(communicators), run); f.covers() > best.covers() {
+	if best.Covers() < len(run)/2 {
+		if f := apart(len(communicators), run); f.Covers() > best.Covers() {
 			best = f
 		}
 	}
@@ -105,12 +106,12 @@ func whole(run []Record) (best *Found) {
 			continue
 		}
 		rounds, turn := roundsOf(run[n-covered:n], p)
-		if p*len(rounds) <= best.covers() {
+		if p*len(rounds) <= best.Covers() {
 			continue
 		}
-		best = found(rounds)
+		best = &Found{Rounds: rounds}
 		best.Left = n - covered + turn
-		if best.covers() >= n-p {
+		if best.Covers() >= n-p {
 			break // no other can cover more
 		}
 	}

@@ -38,7 +38,7 @@ func TestFind(t *testing.T) {
 	start := []Record{{trace.Call{Collective: "broadcast", Algorithm: "ring", Bytes: 1}, -100, -90, nil, nil}}
 	l, err := Find(2, one.Communicators, append(start, run...))
 	require.NoError(t, err)
-	if l.Period != 3 || l.Repeats < 4 || l.Trace.Calls[0].Collective != "allgather" {
+	if l.Period() != 3 || l.Repeats() < 4 || l.Trace.Calls[0].Collective != "allgather" {
 		t.Fatalf("%+v", l)
 	}
 	// The gap before the first call is part of the tail now.
@@ -122,7 +122,7 @@ func TestSizesVary(t *testing.T) {
 	}
 	f, err := Find(2, []trace.Communicator{{Groups: [][]int{{0, 1}}}}, run)
 	require.NoError(t, err)
-	if f.Period != 3 {
+	if f.Period() != 3 {
 		t.Fatalf("%s", f.Trace.Encode())
 	}
 	for i, want := range [][2]float64{{11, 4}, {100, 100}} {

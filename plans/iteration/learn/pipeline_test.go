@@ -117,10 +117,10 @@ func TestPipeline(t *testing.T) {
 	p, _ := run(20, 20, 500, func() float64 { return 60 * r.Float64() })
 	f, err := Find(4, p.communicators(), p.run)
 	require.NoError(t, err)
-	if f.Period != 30 || f.Repeats < 18 {
-		t.Fatalf("%d iterations of %d calls", f.Repeats, f.Period)
+	if f.Period() != 30 || f.Repeats() < 18 {
+		t.Fatalf("%d iterations of %d calls", f.Repeats(), f.Period())
 	}
-	took := make([]float64, f.Period)
+	took := make([]float64, f.Period())
 	for _, us := range []float64{20, 1000, 8000} {
 		for i := range took {
 			took[i] = us

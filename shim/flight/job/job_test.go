@@ -43,7 +43,7 @@ func TestFind(t *testing.T) {
 		append([]flight.Operation{{Number: 9, Call: "Group", Outcome: flight.Completed}}, dumps[0].Operations[1:]...)...)
 	found, err := Find(dumps)
 	require.NoError(t, err)
-	if found.Omitted != 1 || found.Repeats < 3 {
+	if found.Omitted != 1 || found.Repeats() < 3 {
 		t.Errorf("%+v", found)
 	}
 	tr := found.Trace

@@ -94,8 +94,7 @@ func Attach(c *comm.Core) (why string, err error) {
 		return why, err
 	}
 	x.in = stream.NewIssuer(c, stream.Options{
-		Wire: x, Lanes: len(x.memory.rooms), Name: algorithm, Without: "staged through host memory", Every: true,
-		Bounces: true,
+		Wire: x, Lanes: len(x.memory.rooms), Name: algorithm, Without: "staged through host memory", Alone: true,
 	})
 	x.work.over, x.work.known.idle = make(chan struct{}), make([][]*exchange, len(x.memory.rooms))
 	slot.Set(c, x)
