@@ -79,19 +79,16 @@ static void load(void) {
   core = t;
 }
 
-bool lp_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
-
-ncclResult_t lp_fail_forked(void) {
+ncclResult_t lp_check_fork(void) {
+  if (!atomic_load_explicit(&forked, memory_order_relaxed)) return ncclSuccess;
   return lp_fail(ncclInvalidUsage,
                  "this process was forked after its parent had used NCCL, which cannot work: fork before the "
                  "first NCCL call, or start the child with exec (multiprocessing method \"spawn\" or \"forkserver\")");
 }
 
 const struct lp_core* lp_core(ncclResult_t* why) {
-  if (lp_forked()) {
-    *why = lp_fail_forked();
-    return NULL;
-  }
+  *why = lp_check_fork();
+  if (*why != ncclSuccess) return NULL;
   pthread_once(&load_once, load);
   if (core == NULL) *why = lp_fail(ncclSystemError, "%s", load_error);
   return core;
