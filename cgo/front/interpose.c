@@ -113,8 +113,10 @@ static __thread struct {
   size_t count, room;
 } queue;
 
+/* Ends what an entry holds: its configuration, or an operator that the program has destroyed. */
 static void release(struct pending* p) {
   ncclConfigExt_t *ext, *next;
+  if (p->what == OPERATOR) lp_other_op_destroy(lp_comm(p->call.comm), p->op);
   if (p->config == NULL) return;
   for (ext = p->config->ext; ext != NULL; ext = next) {
     next = ext->next;
@@ -159,12 +161,6 @@ static struct pending* push(void) {
     queue.room *= 2;
   }
   return memset(&queue.list[queue.count++], 0, sizeof *queue.list);
-}
-
-static void empty(void) {
-  if (queue.list != queue.few) free(queue.list);
-  queue.list = NULL;
-  queue.count = 0;
 }
 
 /* Queues a call. It looks up the operator now, which may end before the group. */
@@ -236,15 +232,9 @@ static ncclResult_t pass_on(void) {
 
 ncclResult_t lp_interpose_group_end(ncclResult_t error) {
   ncclResult_t rc = error;
-  size_t i;
-  if (queue.count == 0) return rc;
   if (rc == ncclSuccess) rc = run_interposed();
   if (rc == ncclSuccess) rc = pass_on();
-  for (i = 0; i < queue.count; i++) {
-    if (queue.list[i].what == OPERATOR) lp_other_op_destroy(lp_comm(queue.list[i].call.comm), queue.list[i].op);
-    release(&queue.list[i]);
-  }
-  empty();
+  lp_interpose_forget(NULL);
   return rc;
 }
 
@@ -257,5 +247,7 @@ void lp_interpose_forget(ncclComm_t comm) {
       queue.list[left++] = queue.list[i];
   }
   queue.count = left;
-  if (left == 0) empty();
+  if (left > 0) return;
+  if (queue.list != queue.few) free(queue.list);
+  queue.list = NULL;
 }
