@@ -40,8 +40,6 @@ static int interpose(const uint64_t* comms, size_t n, const struct lp_other* oth
 }
 
 static struct lp_core table = {
-    .abi = LP_CORE_ABI,
-    .size = sizeof(struct lp_core),
     .get_unique_id = lpGoUniqueID,
     .init = lpGoInit,
     .check = lpGoCheck,

@@ -2,8 +2,8 @@
  *
  * The front loads the core with dlopen and asks it for one table of functions:
  *   const struct lp_core *lpCoreTable(uint32_t abi);
- * which returns NULL for an abi that it does not know. The front takes the core of its own build only, so the table may
- * change with every build.
+ * which returns NULL for another abi than LP_CORE_ABI: one whose tables do not begin with version. The front takes the
+ * core of its own build only, so the rest of the table may change with every build.
  *
  * All functions return an ncclResult_t. On failure they write one line, with NUL at its end, into err (errlen bytes,
  * may be NULL and 0). Handles are 64-bit values, never 0. A stale handle is ncclInvalidArgument, never a crash. Any
@@ -16,7 +16,7 @@
 
 #include "lp_types.h"
 
-#define LP_CORE_ABI 1u
+#define LP_CORE_ABI 2u
 #define LP_UNIQUE_ID_BYTES 128
 
 /* Gates are in the front's memory, by the last 16 bits of a handle modulo this number. A communicator whose gate is
@@ -72,9 +72,7 @@ struct lp_other {
 };
 
 struct lp_core {
-  uint32_t abi;
-  uint32_t size; /* of this struct */
-  const char *version; /* of Lightpath */
+  const char *version; /* of Lightpath, and the digest of this interface */
 
   int (*get_unique_id)(unsigned char *id, char *err, size_t errlen);
   /* Makes n communicators of this process at once (ncclCommInitRank inside a group). */
