@@ -7,64 +7,59 @@
 #include <stdio.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct lpc_library library;
-static const struct lpc_library *loaded;
+struct lpc_library lpc;
+static bool loaded; /* atomic: lpc does not change any more */
 static char failure[160];
 
-static const struct { const char *symbol; size_t at; } symbols[] = {
-#define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
-  LP_CUDA_FUNCTIONS(FUNCTION)
+/* What needs a function: everything, ranks that reach each other's devices, or few programs. */
+enum need { EVERYTHING, PEERS, FEW };
+
+static const struct {
+  const char *symbol;
+  size_t at;
+  enum need need;
+} functions[] = {
+#define FUNCTION(name, symbol, need) {symbol, offsetof(struct lpc_library, name), need},
+#define NEEDED(name, symbol, params) FUNCTION(name, symbol, EVERYTHING)
+#define FOR_PEERS(name, symbol, params) FUNCTION(name, symbol, PEERS)
+#define FOR_FEW(name, symbol, params) FUNCTION(name, symbol, FEW)
+  LP_CUDA_FUNCTIONS(NEEDED)
+  LP_CUDA_OPTIONAL(FOR_PEERS)
+  LP_CUDA_MAPPED(FOR_FEW)
+  LP_CUDA_REMOTE(FOR_FEW)
 #undef FUNCTION
 };
 
-static const struct { const char *symbol; size_t at; } optional[] = {
-#define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
-  LP_CUDA_OPTIONAL(FUNCTION)
-#undef FUNCTION
-};
-
-/* What few programs need. */
-static const struct { const char *symbol; size_t at; } others[] = {
-#define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
-  LP_CUDA_MAPPED(FUNCTION)
-  LP_CUDA_REMOTE(FUNCTION)
-#undef FUNCTION
-};
-
-static void load(void) {
+static bool load(void) {
   void *so = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  int version = 0;
   size_t i;
-  if (so == NULL) return;
-  for (i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-    void *at = dlsym(so, symbols[i].symbol);
-    if (at == NULL) {
-      int version = 0;
-      CUresult (*ask)(int *) = (CUresult(*)(int *))dlsym(so, "cuDriverGetVersion");
-      if (ask != NULL) (void)ask(&version);
-      snprintf(failure, sizeof failure,
-               "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed", version / 1000,
-               version % 1000 / 10, symbols[i].symbol);
-      return;
+  if (so == NULL) return false;
+  for (i = 0; i < sizeof functions / sizeof *functions; i++) {
+    const char *symbol = functions[i].symbol;
+    void *at = dlsym(so, symbol);
+    *(void **)((char *)&lpc + functions[i].at) = at;
+    if (at != NULL || functions[i].need == FEW) continue;
+    if (functions[i].need == PEERS) {
+      if (lpc.lacks == NULL) lpc.lacks = symbol;
+      continue;
     }
-    *(void **)((char *)&library + symbols[i].at) = at;
+    if (lpc.DriverGetVersion != NULL) (void)lpc.DriverGetVersion(&version); /* the first of the list */
+    snprintf(failure, sizeof failure,
+             "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed", version / 1000,
+             version % 1000 / 10, symbol);
+    return false;
   }
-  for (i = 0; i < sizeof optional / sizeof *optional; i++) {
-    void *at = dlsym(so, optional[i].symbol);
-    if (at == NULL && library.lacks == NULL) library.lacks = optional[i].symbol;
-    *(void **)((char *)&library + optional[i].at) = at;
-  }
-  for (i = 0; i < sizeof others / sizeof *others; i++)
-    *(void **)((char *)&library + others[i].at) = dlsym(so, others[i].symbol);
-  loaded = &library;
+  return true;
 }
 
-const struct lpc_library *lpc_load(const char **why) {
-  const struct lpc_library *found = __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
+bool lpc_load(const char **why) {
+  bool found = __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
   *why = NULL;
-  if (found != NULL) return found;
+  if (found) return true;
   pthread_mutex_lock(&mutex);
-  if (loaded == NULL && failure[0] == '\0') load();
-  found = loaded;
+  found = loaded || (failure[0] == '\0' && load());
+  __atomic_store_n(&loaded, found, __ATOMIC_RELEASE);
   if (failure[0] != '\0') *why = failure;
   pthread_mutex_unlock(&mutex);
   return found;

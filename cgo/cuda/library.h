@@ -4,7 +4,8 @@
 
 #include "calls.h"
 
-struct lpc_library {
+/* The driver's functions, once lpc_load has found it. Those that the driver lacks are NULL. */
+extern struct lpc_library {
 #define FUNCTION(name, symbol, params) CUresult(*name) params;
   LP_CUDA_FUNCTIONS(FUNCTION)
   LP_CUDA_OPTIONAL(FUNCTION)
@@ -12,7 +13,7 @@ struct lpc_library {
   LP_CUDA_REMOTE(FUNCTION)
 #undef FUNCTION
   const char *lacks; /* the first of LP_CUDA_OPTIONAL that the driver has not, NULL where it has all */
-};
+} lpc;
 
 /* Notes that this handle is the context of this id, and no other. */
 void lpc_note_context(uintptr_t ctx, unsigned long long id);
