@@ -85,10 +85,7 @@ func (d *device) EventFD() int { return int(d.d.events) }
 func (d *device) Close() error { return wrap(C.lpv_close(&d.d), "close %s", d.name) }
 
 // region is an [rdma.Region].
-type region struct {
-	mr         *C.struct_ibv_mr
-	lkey, rkey C.uint32_t
-}
+type region struct{ r C.struct_lpv_region }
 
 func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 	r := &region{}
@@ -96,8 +93,7 @@ func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 	if written {
 		remote = 1
 	}
-	rc := C.lpv_register(&d.d, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), remote, &r.mr, &r.lkey, &r.rkey)
-	if rc != 0 {
+	if rc := C.lpv_register(&d.d, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), remote, &r.r); rc != 0 {
 		return nil, wrap(rc, "%s: register memory", d.name)
 	}
 	return r, nil
@@ -106,7 +102,7 @@ func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 // RegisterBuf implements [rdma.Device].
 func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.Region, error) {
 	r := &region{}
-	rc := C.lpv_register_buf(&d.d, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(at), &r.mr, &r.lkey, &r.rkey)
+	rc := C.lpv_register_buf(&d.d, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(at), &r.r)
 	if rc == C.int(syscall.ENOTSUP) || rc == C.int(syscall.ENOSYS) {
 		return nil, fmt.Errorf("verbs: %s: register a dma-buf: the device, its kernel driver or libibverbs "+
 			"(rdma-core 34 or later is needed) takes none: %w", d.name, syscall.Errno(rc))
@@ -117,8 +113,8 @@ func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.R
 	return r, nil
 }
 
-func (r *region) Keys() (local, remote uint32) { return uint32(r.lkey), uint32(r.rkey) }
-func (r *region) Close() error                 { return wrap(C.lpv_deregister(r.mr), "deregister memory") }
+func (r *region) Keys() (local, remote uint32) { return uint32(r.r.lkey), uint32(r.r.rkey) }
+func (r *region) Close() error                 { return wrap(C.lpv_deregister(&r.r), "deregister memory") }
 
 // cq is an [rdma.CQ] with its own event channel.
 type cq struct{ c C.struct_lpv_cq }

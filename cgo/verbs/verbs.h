@@ -17,6 +17,9 @@ struct ibv_qp;
 struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; int soft, events; };
 struct lpv_cq { struct ibv_comp_channel *channel; struct ibv_cq *cq; int fd; };
 struct lpv_port { int state, mtu, lid, ethernet, gids; };
+struct lpv_region { struct ibv_mr *mr; uint32_t lkey, rkey; };
+/* inlined: the most bytes of inline data. */
+struct lpv_qp { struct ibv_qp *qp; uint32_t number; int inlined; };
 
 /* rdma.SendRequest and rdma.Completion, field by field. device.go checks their sizes. */
 struct lpv_send {
@@ -49,13 +52,11 @@ int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *typ
 enum { LPV_OTHER, LPV_DEVICE_FATAL, LPV_QUEUE_FAILED, LPV_CQ_FAILED, LPV_PORT_DOWN, LPV_PORT_UP, LPV_ADDRESS_MOVED };
 int lpv_event(struct lpv_device *d, int *kind, uint32_t *number);
 
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey,
-		 uint32_t *rkey);
+int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct lpv_region *r);
 /* lpv_register_buf registers a part of a dma-buf, which peers may write to. ENOTSUP: the library has no such
  * function. */
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr,
-		     uint32_t *lkey, uint32_t *rkey);
-int lpv_deregister(struct ibv_mr *mr);
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct lpv_region *r);
+int lpv_deregister(struct lpv_region *r);
 
 int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq);
 int lpv_cq_arm(struct lpv_cq *cq);
@@ -65,10 +66,9 @@ int lpv_cq_close(struct lpv_cq *cq);
 /* lpv_poll returns how many completions it wrote, or a negative number. */
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room);
 
-/* lpv_qp creates a queue pair, of type UC if unacknowledged, else RC. It lowers *inlined, the bytes of inline data,
- * to the device's limit. */
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
-	   struct ibv_qp **qp, uint32_t *number);
+/* lpv_qp creates a queue pair, of type UC if unacknowledged, else RC. It lowers q->inlined to the device's limit. */
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs,
+	   struct lpv_qp *q);
 int lpv_connect(struct ibv_qp *qp, const struct lpv_path *path);
 int lpv_qp_close(struct ibv_qp *qp);
 /* lpv_post_send sets *count to the number of requests posted. */
