@@ -201,7 +201,7 @@ CUresult lpc_first_use(bool kernels, const char **step) {
   CUstream s = NULL;
   void *host = NULL;
   CUresult rc = current(&id, step);
-  if (rc != CUDA_SUCCESS || lpc.lacks != NULL) return rc;
+  if (rc != CUDA_SUCCESS || lpc.lacks[LPC_PEERS] != NULL) return rc;
   pthread_mutex_lock(&mutex);
   if ((x = find(id)) == NULL) rc = add(id, &x, step);
   if (rc != CUDA_SUCCESS || (x->copied && (x->launched || !kernels))) {

@@ -11,23 +11,20 @@ struct lpc_library lpc;
 static bool loaded; /* atomic: lpc does not change any more */
 static char failure[160];
 
-/* What needs a function: everything, ranks that reach each other's devices, or few programs. */
-enum need { EVERYTHING, PEERS, FEW };
-
 static const struct {
   const char *symbol;
   size_t at;
-  enum need need;
+  int need;
 } functions[] = {
 #define FUNCTION(name, symbol, need) {symbol, offsetof(struct lpc_library, name), need},
-#define NEEDED(name, symbol, params) FUNCTION(name, symbol, EVERYTHING)
-#define FOR_PEERS(name, symbol, params) FUNCTION(name, symbol, PEERS)
-#define FOR_FEW(name, symbol, params) FUNCTION(name, symbol, FEW)
-  LP_CUDA_FUNCTIONS(NEEDED)
+#define FOR_EVERYTHING(name, symbol, params) FUNCTION(name, symbol, LPC_EVERYTHING)
+#define FOR_PEERS(name, symbol, params) FUNCTION(name, symbol, LPC_PEERS)
+#define FOR_MAPPED(name, symbol, params) FUNCTION(name, symbol, LPC_MAPPED)
+#define FOR_FEW(name, symbol, params) FUNCTION(name, symbol, LPC_FEW)
+  LP_CUDA_FUNCTIONS(FOR_EVERYTHING)
   LP_CUDA_OPTIONAL(FOR_PEERS)
-  LP_CUDA_MAPPED(FOR_FEW)
+  LP_CUDA_MAPPED(FOR_MAPPED)
   LP_CUDA_REMOTE(FOR_FEW)
-#undef FUNCTION
 };
 
 static bool load(void) {
@@ -36,21 +33,16 @@ static bool load(void) {
   size_t i;
   if (so == NULL) return false;
   for (i = 0; i < sizeof functions / sizeof *functions; i++) {
-    const char *symbol = functions[i].symbol;
-    void *at = dlsym(so, symbol);
+    const char **lacks = &lpc.lacks[functions[i].need];
+    void *at = dlsym(so, functions[i].symbol);
     *(void **)((char *)&lpc + functions[i].at) = at;
-    if (at != NULL || functions[i].need == FEW) continue;
-    if (functions[i].need == PEERS) {
-      if (lpc.lacks == NULL) lpc.lacks = symbol;
-      continue;
-    }
-    if (lpc.DriverGetVersion != NULL) (void)lpc.DriverGetVersion(&version); /* the first of the list */
-    snprintf(failure, sizeof failure,
-             "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed", version / 1000,
-             version % 1000 / 10, symbol);
-    return false;
+    if (at == NULL && *lacks == NULL) *lacks = functions[i].symbol;
   }
-  return true;
+  if (lpc.lacks[LPC_EVERYTHING] == NULL) return true;
+  if (lpc.DriverGetVersion != NULL) (void)lpc.DriverGetVersion(&version);
+  snprintf(failure, sizeof failure, "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed",
+           version / 1000, version % 1000 / 10, lpc.lacks[LPC_EVERYTHING]);
+  return false;
 }
 
 bool lpc_load(const char **why) {

@@ -1,13 +1,7 @@
 /* Memory that programs map by themselves: physical pieces at reserved addresses, as PyTorch's expandable segments. */
 #include "library.h"
 
-/* The first function that a driver before CUDA 11.0 lacks is one of these. */
-static int lacks_mapped(void) {
-  return lpc.MemRetainAllocationHandle == NULL || lpc.MemExportToShareableHandle == NULL ||
-         lpc.MemImportFromShareableHandle == NULL || lpc.MemRelease == NULL || lpc.MemAddressReserve == NULL ||
-         lpc.MemAddressFree == NULL || lpc.MemMap == NULL || lpc.MemUnmap == NULL || lpc.MemSetAccess == NULL ||
-         lpc.MemGetAccess == NULL;
-}
+static bool lacks_mapped(void) { return lpc.lacks[LPC_MAPPED] != NULL; }
 
 CUresult lpc_retain_piece(void *at, uint64_t *piece) {
   CUmemGenericAllocationHandle h = 0;

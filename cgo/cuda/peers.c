@@ -3,7 +3,7 @@
 
 #include "library.h"
 
-const char *lpc_lacks(void) { return lpc.lacks; }
+const char *lpc_lacks(void) { return lpc.lacks[LPC_PEERS]; }
 
 static CUresult note(uintptr_t ctx) {
   unsigned long long id = 0;
