@@ -319,3 +319,22 @@ func lpGoMemStats(comm C.uint64_t, stat C.int32_t, out *C.uint64_t, msg *C.char,
 		return err
 	})
 }
+
+//export lpGoInterpose
+func lpGoInterpose(comms *C.uint64_t, count C.size_t, table *C.struct_lp_other, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.catch(func() error {
+		return bridge.Interpose(unsafe.Slice((*uint64)(unsafe.Pointer(comms)), int(count)), library{table})
+	})
+}
+
+//export lpGoInterposes
+func lpGoInterposes(call *C.struct_lp_call, out *C.int32_t, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.catch(func() error {
+		yes, err := bridge.Interposes((*bridge.Call)(unsafe.Pointer(call)))
+		*out = 0
+		if yes {
+			*out = 1
+		}
+		return err
+	})
+}

@@ -142,7 +142,7 @@ int lp_comm_blocking(int configured);
 ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n);
 /* Makes communicators now, or when the group of this thread ends. */
 ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n);
-/* Does LP_FINALIZE or LP_DESTROY. */
+/* Does LP_FINALIZE, LP_DESTROY or LP_ABORT in both libraries. */
 ncclResult_t lp_end_now(ncclComm_t comm, int32_t how);
 /* Makes a communicator whose ranks meet by ids. */
 ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,

@@ -70,8 +70,8 @@ bool lp_other_makes(void);
 void lp_other_attach(const struct lp_core* core, const struct lp_init* inits, size_t n);
 /* Its communicator for ours. NULL sets *why and the last error. */
 ncclComm_t lp_other_comm(const char* function, ncclComm_t ours, ncclResult_t* why);
-/* Calls ncclCommFinalize, Destroy or Abort of it, by name. gone: our handle ends, too. */
-ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone);
+/* Does LP_FINALIZE, LP_DESTROY or LP_ABORT to its communicator. */
+ncclResult_t lp_other_end(ncclComm_t ours, int32_t how);
 /* Stops the work of its communicator. */
 ncclResult_t lp_other_revoke(ncclComm_t ours, int flags);
 /* The same for a communicator from which only others will be made. */
