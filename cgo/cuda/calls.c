@@ -194,7 +194,7 @@ CUresult lpc_copy_rows(uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t sr
   return rc;
 }
 
-CUresult lpc_await(uintptr_t stream, void *word, uint32_t value, int equal) {
+CUresult lpc_await(uintptr_t stream, void *word, uint32_t value, bool equal) {
   unsigned flags = equal ? CU_STREAM_WAIT_VALUE_EQ : CU_STREAM_WAIT_VALUE_GEQ;
   return lpc.StreamWaitValue32((CUstream)stream, (uintptr_t)word, value, flags);
 }

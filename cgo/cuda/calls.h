@@ -40,7 +40,7 @@ CUresult lpc_copy_in(uintptr_t to, void *from, size_t size, uintptr_t stream);
 CUresult lpc_copy(uintptr_t dst, uintptr_t src, size_t size, uintptr_t stream);
 CUresult lpc_copy_rows(uintptr_t dst, size_t dst_pitch, uintptr_t src, size_t src_pitch,
                        size_t width, size_t rows, uintptr_t stream);
-CUresult lpc_await(uintptr_t stream, void *word, uint32_t value, int equal);
+CUresult lpc_await(uintptr_t stream, void *word, uint32_t value, bool equal);
 CUresult lpc_store(uintptr_t stream, void *word, uint32_t value);
 CUresult lpc_capturing(uintptr_t stream, int *status, uint64_t *id, uintptr_t *graph);
 

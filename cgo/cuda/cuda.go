@@ -284,12 +284,8 @@ func (Library) Signal(s device.Stream, job uintptr) error {
 
 // Await implements [device.Driver].
 func (Library) Await(s device.Stream, word *uint32, value uint32, equal bool) error {
-	var eq C.int
-	if equal {
-		eq = 1
-	}
 	return ask("cuStreamWaitValue32", func() C.CUresult {
-		return C.lpc_await(C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value), eq)
+		return C.lpc_await(C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value), C._Bool(equal))
 	})
 }
 

@@ -23,7 +23,7 @@ int lpv_name(int i, char *name, size_t size)
 }
 
 /* Only the driver of soft-RoCE gives its devices the attribute parent: the network interface below. */
-static int is_soft(const struct ibv_device *d)
+static bool is_soft(const struct ibv_device *d)
 {
 	char path[PATH_MAX];
 	int n = snprintf(path, sizeof path, "%s/parent", d->ibdev_path);
@@ -142,7 +142,7 @@ static int registered(struct ibv_mr *mr, struct lpv_region *r)
 	return 0;
 }
 
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct lpv_region *r)
+int lpv_register(struct lpv_device *d, void *at, size_t size, bool written, struct lpv_region *r)
 {
 	errno = 0;
 	return registered(lpv.reg_mr(d->pd, at, size, written ? BY_PEERS : 0), r);

@@ -36,8 +36,7 @@ func (d *device) Port(port int) (rdma.PortInfo, error) {
 	}
 	info := rdma.PortInfo{
 		Active: p.state == 4, State: "unknown", MTU: int(p.mtu), LID: uint16(p.lid),
-		Ethernet: p.ethernet != 0, GIDs: int(p.gids),
-		Soft: d.d.soft != 0,
+		Ethernet: bool(p.ethernet), GIDs: int(p.gids), Soft: bool(d.d.soft),
 	}
 	if p.state >= 0 && int(p.state) < len(portStates) {
 		info.State = portStates[p.state]
@@ -89,11 +88,7 @@ type region struct{ r C.struct_lpv_region }
 
 func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 	r := &region{}
-	remote := C.int(0)
-	if written {
-		remote = 1
-	}
-	if rc := C.lpv_register(&d.d, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), remote, &r.r); rc != 0 {
+	if rc := C.lpv_register(&d.d, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), C._Bool(written), &r.r); rc != 0 {
 		return nil, wrap(rc, "%s: register memory", d.name)
 	}
 	return r, nil

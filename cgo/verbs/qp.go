@@ -14,11 +14,8 @@ type qp struct{ q C.struct_lpv_qp }
 
 func (d *device) NewQP(o rdma.QPOptions) (rdma.QP, error) {
 	q := &qp{C.struct_lpv_qp{inlined: C.int(o.Inline)}}
-	unacknowledged := C.int(0)
-	if o.Unacknowledged {
-		unacknowledged = 1
-	}
-	rc := C.lpv_qp(&d.d, o.CQ.(*cq).c.cq, unacknowledged, C.int(o.Port), C.int(o.Sends), C.int(o.Recvs), &q.q)
+	rc := C.lpv_qp(&d.d, o.CQ.(*cq).c.cq, C._Bool(o.Unacknowledged), C.int(o.Port), C.int(o.Sends),
+		C.int(o.Recvs), &q.q)
 	if rc != 0 {
 		return nil, wrap(rc, "%s: create queue pair of %d sends and %d receives", d.name, o.Sends, o.Recvs)
 	}
@@ -32,12 +29,9 @@ func (q *qp) Close() error   { return wrap(C.lpv_qp_close(q.q.qp), "destroy QP %
 func (q *qp) Connect(p *rdma.Path) error {
 	path := C.struct_lpv_path{
 		peer_qpn: C.uint32_t(p.PeerQPN), peer_psn: C.uint32_t(p.PeerPSN), psn: C.uint32_t(p.PSN),
-		port: C.int(p.Port), gid_index: C.int(p.GIDIndex), peer_lid: C.int(p.PeerLID), mtu: C.int(p.MTU),
-		traffic_class: C.int(p.TrafficClass), service_level: C.int(p.ServiceLevel),
+		ethernet: C._Bool(p.Ethernet), port: C.int(p.Port), gid_index: C.int(p.GIDIndex), peer_lid: C.int(p.PeerLID),
+		mtu: C.int(p.MTU), traffic_class: C.int(p.TrafficClass), service_level: C.int(p.ServiceLevel),
 		timeout: C.int(p.Timeout), retries: C.int(p.Retries),
-	}
-	if p.Ethernet {
-		path.ethernet = 1
 	}
 	for i, b := range p.PeerGID {
 		path.peer_gid[i] = C.uint8_t(b)

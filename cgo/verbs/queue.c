@@ -62,7 +62,7 @@ int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room)
 	return n;
 }
 
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs,
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, bool unacknowledged, int port, int sends, int recvs,
 	   struct lpv_qp *q)
 {
 	struct ibv_qp_init_attr init;
