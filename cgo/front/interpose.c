@@ -183,11 +183,11 @@ ncclResult_t lp_interpose_call(const char* function, const struct lp_call* call,
   struct lp_call own = *call; /* the core writes the operator's factor into it */
   ncclRedOp_t op;
   ncclResult_t rc;
-  int32_t yes = 0;
+  bool yes = false;
   rc = LP_CORE(interposes, &own, &yes);
   if (rc != ncclSuccess) return lp_group_note(rc);
-  if (lp_group_open()) return lp_group_note(queue_call(function, &own, config, yes != 0));
-  if (yes != 0) return LP_CORE(run, &own, 1);
+  if (lp_group_open()) return lp_group_note(queue_call(function, &own, config, yes));
+  if (yes) return LP_CORE(run, &own, 1);
   rc = lp_other_op(function, call, &op);
   return rc == ncclSuccess ? lp_other_forward(function, call, op, config) : rc;
 }
