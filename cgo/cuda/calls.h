@@ -26,7 +26,7 @@ CUresult lpc_relax(void);
 /* The number of a stream, which no other stream of the process has; 0 if the driver does not say. */
 CUresult lpc_stream_id(uintptr_t stream, uint64_t *id);
 
-/* These three may be called during captures. */
+/* These three may be called during captures, without lpc_relax. */
 CUresult lpc_alloc(void **at, size_t size);
 CUresult lpc_free(void *at);
 CUresult lpc_reached(uintptr_t event);

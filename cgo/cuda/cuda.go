@@ -164,13 +164,13 @@ func (Library) Leave() {
 // Alloc implements [device.Driver].
 func (Library) Alloc(size int) (unsafe.Pointer, error) {
 	var at unsafe.Pointer
-	err := do("cuMemHostAlloc", func() C.CUresult { return C.lpc_alloc(&at, C.size_t(size)) })
+	err := ask("cuMemHostAlloc", func() C.CUresult { return C.lpc_alloc(&at, C.size_t(size)) })
 	return at, err
 }
 
 // Free implements [device.Driver].
 func (Library) Free(p unsafe.Pointer) error {
-	return do("cuMemFreeHost", func() C.CUresult { return C.lpc_free(p) })
+	return ask("cuMemFreeHost", func() C.CUresult { return C.lpc_free(p) })
 }
 
 // AllocExchange implements [device.Driver].
