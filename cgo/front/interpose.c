@@ -68,7 +68,10 @@ static void resolve(void) {
   RESOLVE(abort, ncclCommAbort);
   RESOLVE(destroy, ncclCommDestroy);
 #undef RESOLVE
-  complete = why == ncclSuccess && lp_other_makes();
+  (void)LP_OTHER(ncclCommInitRank, &why); /* lp_other_make calls these */
+  (void)LP_OTHER(ncclCommInitRankConfig, &why);
+  (void)LP_OTHER(ncclCommInitAll, &why);
+  complete = why == ncclSuccess;
 }
 
 ncclResult_t lp_interpose_check(void) {
@@ -80,7 +83,6 @@ ncclResult_t lp_interpose_check(void) {
 }
 
 void lp_interpose_attach(const struct lp_core* core, const struct lp_init* inits, size_t n) {
-  char err[LP_ERR_BYTES] = "";
   uint64_t* comms;
   size_t i, count = 0;
   if (!lp_other_interposes()) return;
@@ -89,7 +91,7 @@ void lp_interpose_attach(const struct lp_core* core, const struct lp_init* inits
   for (i = 0; i < n; i++)
     if (inits[i].comm != 0) comms[count++] = inits[i].comm; /* a split may make none */
   if (count > 0)
-    (void)core->interpose(comms, count, &table, err, sizeof err); /* a failure is reported by the communicators */
+    (void)core->interpose(comms, count, &table, NULL, 0); /* a failure is reported by the communicators */
   free(comms);
 }
 

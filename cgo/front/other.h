@@ -61,8 +61,6 @@ bool lp_other_device(const void* p);
 
 /* Makes communicators of it, all or none. Returns its ncclResult_t. */
 int lp_other_make(struct lp_other_init* inits, size_t n);
-/* Whether it has the functions for that. */
-bool lp_other_makes(void);
 
 /* ---- other_comm.c: its communicators and operators ---- */
 
