@@ -7,7 +7,7 @@ static int run(const struct lp_call* calls, size_t n, char* err, size_t errlen) 
   return lpGoRun((struct lp_call*)calls, n, err, errlen);
 }
 
-static int op_create(uint64_t comm, int32_t type, const void* scalar, int32_t later, int32_t* op, char* err,
+static int op_create(uint64_t comm, int32_t type, const void* scalar, bool later, int32_t* op, char* err,
                      size_t errlen) {
   return lpGoOpCreate(comm, type, (void*)scalar, later, op, err, errlen);
 }
@@ -40,8 +40,6 @@ static int interpose(const uint64_t* comms, size_t n, const struct lp_other* oth
 }
 
 static struct lp_core table = {
-    .abi = LP_CORE_ABI,
-    .size = sizeof(struct lp_core),
     .get_unique_id = lpGoUniqueID,
     .init = lpGoInit,
     .check = lpGoCheck,

@@ -132,7 +132,7 @@ func lpGoInit(inits *C.struct_lp_init, count C.size_t, msg *C.char, n C.size_t) 
 func initArgs(in *C.struct_lp_init) bridge.InitArgs {
 	a := bridge.InitArgs{
 		How: membership.How(in.how), Parent: uint64(in.parent), Color: int(in.color), Key: int(in.key),
-		Abort: in.abort_parent != 0, HasID: in.has_id != 0,
+		Abort: bool(in.abort_parent), HasID: bool(in.has_id),
 		InitArgs: shim.InitArgs{
 			Ranks: int(in.nranks), Rank: int(in.rank), Device: int(in.device), NonBlocking: in.blocking == 0,
 		},
@@ -213,10 +213,10 @@ func lpGoAsyncError(comm C.uint64_t, out *C.int32_t, msg *C.char, n C.size_t) C.
 }
 
 //export lpGoOpCreate
-func lpGoOpCreate(comm C.uint64_t, typ C.int32_t, scalar unsafe.Pointer, later C.int32_t, out *C.int32_t, msg *C.char,
+func lpGoOpCreate(comm C.uint64_t, typ C.int32_t, scalar unsafe.Pointer, later C._Bool, out *C.int32_t, msg *C.char,
 	n C.size_t) C.int {
 	return text{msg, n}.catch(func() error {
-		got, err := bridge.CreateOp(uint64(comm), int32(typ), scalar, later != 0)
+		got, err := bridge.CreateOp(uint64(comm), int32(typ), scalar, bool(later))
 		if err == nil {
 			*out = C.int32_t(got)
 		}
@@ -264,21 +264,19 @@ func lpGoDeviceAlloc(size C.size_t, out *unsafe.Pointer, msg *C.char, n C.size_t
 }
 
 //export lpGoDeviceFree
-func lpGoDeviceFree(at unsafe.Pointer, known *C.int32_t, msg *C.char, n C.size_t) C.int {
+func lpGoDeviceFree(at unsafe.Pointer, known *C._Bool, msg *C.char, n C.size_t) C.int {
 	return text{msg, n}.catch(func() error {
 		is, err := memory.FreeDevice(at)
-		if is {
-			*known = 1
-		}
+		*known = C._Bool(is)
 		return err
 	})
 }
 
 //export lpGoRegister
-func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, flags C.int, out *C.uint64_t,
+func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window C._Bool, flags C.int, out *C.uint64_t,
 	msg *C.char, n C.size_t) C.int {
 	return text{msg, n}.catch(func() error {
-		got, err := bridge.Register(uint64(comm), buff, uintptr(size), window != 0, int32(flags))
+		got, err := bridge.Register(uint64(comm), buff, uintptr(size), bool(window), int32(flags))
 		if err == nil {
 			*out = C.uint64_t(got)
 		}
@@ -287,10 +285,10 @@ func lpGoRegister(comm C.uint64_t, buff unsafe.Pointer, size C.size_t, window, f
 }
 
 //export lpGoRegistered
-func lpGoRegistered(comm, handle C.uint64_t, window, end C.int, out *unsafe.Pointer, msg *C.char,
+func lpGoRegistered(comm, handle C.uint64_t, window, end C._Bool, out *unsafe.Pointer, msg *C.char,
 	n C.size_t) C.int {
 	return text{msg, n}.catch(func() error {
-		got, err := bridge.Registered(uint64(comm), uint64(handle), window != 0, end != 0)
+		got, err := bridge.Registered(uint64(comm), uint64(handle), bool(window), bool(end))
 		if err == nil {
 			*out = got
 		}
@@ -316,6 +314,22 @@ func lpGoMemStats(comm C.uint64_t, stat C.int32_t, out *C.uint64_t, msg *C.char,
 		if err == nil {
 			*out = C.uint64_t(got)
 		}
+		return err
+	})
+}
+
+//export lpGoInterpose
+func lpGoInterpose(comms *C.uint64_t, count C.size_t, table *C.struct_lp_other, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.catch(func() error {
+		return bridge.Interpose(unsafe.Slice((*uint64)(unsafe.Pointer(comms)), int(count)), library{table})
+	})
+}
+
+//export lpGoInterposes
+func lpGoInterposes(call *C.struct_lp_call, out *C._Bool, msg *C.char, n C.size_t) C.int {
+	return text{msg, n}.catch(func() error {
+		yes, err := bridge.Interposes((*bridge.Call)(unsafe.Pointer(call)))
+		*out = C._Bool(yes)
 		return err
 	})
 }

@@ -1,15 +1,29 @@
 package main
 
-// #include <stdlib.h>
-// #include "other.h"
 // #cgo noescape other_exchange
+// #include <stdlib.h>
+// #include "lp_core.h"
+//
+// // The functions of the other library's table, because Go cannot call C function pointers.
+//
+// static int other_unique_id(const struct lp_other *o, unsigned char *id) { return o->unique_id(id); }
+// static int other_make(const struct lp_other *o, struct lp_other_init *inits, size_t n) { return o->make(inits, n); }
+// static int other_exchange(const struct lp_other *o, uint64_t comm, const struct lp_transfer *list, size_t n,
+//                           uintptr_t stream) {
+//   return o->exchange(comm, list, n, (void *)stream);
+// }
+// static int other_async_error(const struct lp_other *o, uint64_t comm) { return o->async_error(comm); }
+// static int other_abort(const struct lp_other *o, uint64_t comm) { return o->abort(comm); }
+// static int other_destroy(const struct lp_other *o, uint64_t comm) { return o->destroy(comm); }
+// static void other_text(const struct lp_other *o, int result, char *err, size_t errlen) {
+//   o->text(result, err, errlen);
+// }
 import "C"
 
 import (
 	"fmt"
 	"unsafe"
 
-	"lightpath/cgo/core/internal/bridge"
 	"lightpath/shim/device"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/path/foreign"
@@ -84,23 +98,4 @@ func (l library) Abort(c foreign.Comm) error {
 // Destroy implements [foreign.Library].
 func (l library) Destroy(c foreign.Comm) error {
 	return l.failed("ncclCommDestroy", C.other_destroy(l.at, C.uint64_t(c)))
-}
-
-//export lpGoInterpose
-func lpGoInterpose(comms *C.uint64_t, count C.size_t, table *C.struct_lp_other, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.catch(func() error {
-		return bridge.Interpose(unsafe.Slice((*uint64)(unsafe.Pointer(comms)), int(count)), library{table})
-	})
-}
-
-//export lpGoInterposes
-func lpGoInterposes(call *C.struct_lp_call, out *C.int32_t, msg *C.char, n C.size_t) C.int {
-	return text{msg, n}.catch(func() error {
-		yes, err := bridge.Interposes((*bridge.Call)(unsafe.Pointer(call)))
-		*out = 0
-		if yes {
-			*out = 1
-		}
-		return err
-	})
 }

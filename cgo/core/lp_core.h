@@ -2,8 +2,8 @@
  *
  * The front loads the core with dlopen and asks it for one table of functions:
  *   const struct lp_core *lpCoreTable(uint32_t abi);
- * which returns NULL for an abi that it does not know. The front takes the core of its own build only, so the table may
- * change with every build.
+ * which returns NULL for another abi than LP_CORE_ABI: one whose tables do not begin with version. The front takes the
+ * core of its own build only, so the rest of the table may change with every build.
  *
  * All functions return an ncclResult_t. On failure they write one line, with NUL at its end, into err (errlen bytes,
  * may be NULL and 0). Handles are 64-bit values, never 0. A stale handle is ncclInvalidArgument, never a crash. Any
@@ -11,12 +11,13 @@
 #ifndef LP_CORE_H
 #define LP_CORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "lp_types.h"
 
-#define LP_CORE_ABI 1u
+#define LP_CORE_ABI 2u
 #define LP_UNIQUE_ID_BYTES 128
 
 /* Gates are in the front's memory, by the last 16 bits of a handle modulo this number. A communicator whose gate is
@@ -42,8 +43,8 @@ struct lp_init {
   int32_t color, key;     /* LP_BY_SPLIT */
   const int32_t *exclude; /* LP_BY_SHRINK: ranks of the parent */
   uint32_t excluded;
-  int32_t abort_parent; /* LP_BY_SHRINK: 0 or 1 */
-  int32_t has_id;       /* LP_BY_GROW: id is set */
+  bool abort_parent;      /* LP_BY_SHRINK */
+  bool has_id;            /* LP_BY_GROW: id is set */
 };
 
 /* One communicator of the other library to make, on one of its networks (net; NULL: its choice). */
@@ -72,9 +73,7 @@ struct lp_other {
 };
 
 struct lp_core {
-  uint32_t abi;
-  uint32_t size; /* of this struct */
-  const char *version; /* of Lightpath */
+  const char *version; /* of Lightpath, and the digest of this interface */
 
   int (*get_unique_id)(unsigned char *id, char *err, size_t errlen);
   /* Makes n communicators of this process at once (ncclCommInitRank inside a group). */
@@ -92,8 +91,7 @@ struct lp_core {
   int (*async_error)(uint64_t comm, int32_t *out, char *err, size_t errlen);
 
   /* Operators. later: calls read the scalar, not this one. */
-  int (*op_create)(uint64_t comm, int32_t type, const void *scalar, int32_t later, int32_t *op, char *err,
-                   size_t errlen);
+  int (*op_create)(uint64_t comm, int32_t type, const void *scalar, bool later, int32_t *op, char *err, size_t errlen);
   int (*op_destroy)(uint64_t comm, int32_t op, char *err, size_t errlen);
 
   /* Tells the core how to get the variables: all returns an array that the core frees, of strings that it does not.
@@ -106,8 +104,8 @@ struct lp_core {
   void (*memory_add)(const void *base, size_t size, int fd);
   int (*memory_remove)(const void *base, char *err, size_t errlen);
   /* Registrations of buffers and windows. reg_find writes where the buffer is; with end it deregisters the buffer. */
-  int (*reg)(uint64_t comm, void *buff, size_t size, int window, int flags, uint64_t *handle, char *err, size_t errlen);
-  int (*reg_find)(uint64_t comm, uint64_t handle, int window, int end, void **buff, char *err, size_t errlen);
+  int (*reg)(uint64_t comm, void *buff, size_t size, bool window, int flags, uint64_t *handle, char *err, size_t errlen);
+  int (*reg_find)(uint64_t comm, uint64_t handle, bool window, bool end, void **buff, char *err, size_t errlen);
 
   /* Writes the predicted microseconds of calls as one group. Runs none. */
   int (*simulate)(const struct lp_call *calls, size_t n, double *us, char *err, size_t errlen);
@@ -126,12 +124,12 @@ struct lp_core {
   int (*interpose)(const uint64_t *comms, size_t n, const struct lp_other *other, char *err, size_t errlen);
   /* *yes tells whether a call is interposed: then run() puts it on its stream, else the other library makes it.
    * Checks the call like check(), and may wait for its plan. */
-  int (*interposes)(struct lp_call *call, int32_t *yes, char *err, size_t errlen);
+  int (*interposes)(struct lp_call *call, bool *yes, char *err, size_t errlen);
 
   /* Memory of ncclMemAlloc on the device of the thread's context; *out is NULL if the thread has none. device_free
    * writes to *known whether at is such memory. It returns ncclInvalidUsage while some of it is registered. */
   int (*device_alloc)(size_t size, void **out, char *err, size_t errlen);
-  int (*device_free)(void *at, int32_t *known, char *err, size_t errlen);
+  int (*device_free)(void *at, bool *known, char *err, size_t errlen);
 };
 
 #endif

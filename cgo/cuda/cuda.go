@@ -1,6 +1,6 @@
 package cuda
 
-// #cgo CFLAGS: -std=gnu11 -Wall -Wextra
+// #cgo CFLAGS: -std=gnu11 -Wall -Wextra -Wno-unused-parameter
 // #cgo noescape lpc_load
 // #cgo nocallback lpc_load
 // #cgo noescape lpc_current
@@ -41,67 +41,70 @@ func Tell(h device.Handler) { handler.Store(&h) }
 //export lpCudaReady
 func lpCudaReady(job C.uintptr_t) { (*handler.Load()).Ready(uintptr(job)) }
 
-// library returns the driver, or an error that says why there is none.
-func library() (*C.struct_lpc_library, error) {
+// find reports whether the program has loaded a driver. The error says why the driver cannot be used.
+func find() (bool, error) {
 	var why *C.char
-	if c := C.lpc_load(&why); c != nil {
-		return c, nil
-	}
+	found := bool(C.lpc_load(&why))
 	if why != nil {
-		return nil, fmt.Errorf("%s: %w", C.GoString(why), device.ErrDriver)
+		return false, fmt.Errorf("%s: %w", C.GoString(why), device.ErrDriver)
 	}
-	return nil, fmt.Errorf("the program has not loaded libcuda.so.1: %w", device.ErrDriver)
+	return found, nil
+}
+
+// library returns an error that says why there is no driver to call.
+func library() error {
+	found, err := find()
+	if !found && err == nil {
+		err = fmt.Errorf("the program has not loaded libcuda.so.1: %w", device.ErrDriver)
+	}
+	return err
 }
 
 // failed returns the error of a result, nil for success. The error names the function.
-func failed(c *C.struct_lpc_library, function string, rc C.CUresult) error {
+func failed(function string, rc C.CUresult) error {
 	if rc == C.CUDA_SUCCESS {
 		return nil
 	}
 	var name, text *C.char
-	if C.lpc_error(c, rc, &name, &text) != C.CUDA_SUCCESS {
+	if C.lpc_error(rc, &name, &text) != C.CUDA_SUCCESS {
 		return fmt.Errorf("%s: error %d: %w", function, int(rc), device.ErrDriver)
 	}
 	return fmt.Errorf("%s: %s: %s: %w", function, C.GoString(name), C.GoString(text), device.ErrDriver)
 }
 
+// relax makes the driver accept calls that a capture of another thread forbids. It returns an error if there is no
+// driver.
+func relax() error {
+	return ask("cuThreadExchangeStreamCaptureMode", func() C.CUresult { return C.lpc_relax() })
+}
+
 // do calls a function of the driver that a capture of another thread may forbid.
-func do(function string, call func(c *C.struct_lpc_library) C.CUresult) error {
-	c, err := library()
-	if err != nil {
+func do(function string, call func() C.CUresult) error {
+	if err := relax(); err != nil {
 		return err
 	}
-	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
-		return err
-	}
-	return failed(c, function, call(c))
+	return failed(function, call())
 }
 
 // ask calls a function of the driver that puts work on a stream, or only answers.
-func ask(function string, call func(c *C.struct_lpc_library) C.CUresult) error {
-	c, err := library()
-	if err != nil {
+func ask(function string, call func() C.CUresult) error {
+	if err := library(); err != nil {
 		return err
 	}
-	return failed(c, function, call(c))
+	return failed(function, call())
 }
 
 // Current implements [device.Driver].
 func (Library) Current() (int, bool, error) {
-	var why *C.char
-	c := C.lpc_load(&why)
-	switch {
-	case c == nil && why != nil:
-		return 0, false, fmt.Errorf("%s: %w", C.GoString(why), device.ErrDriver)
-	case c == nil:
-		return 0, false, nil
+	if found, err := find(); !found {
+		return 0, false, err
 	}
 	var number, has C.int
-	switch rc := C.lpc_current(c, &number, &has); {
+	switch rc := C.lpc_current(&number, &has); {
 	case rc == C.CUDA_ERROR_NOT_INITIALIZED:
 		return 0, false, nil
 	case rc != C.CUDA_SUCCESS:
-		return 0, false, failed(c, "cuCtxGetCurrent", rc)
+		return 0, false, failed("cuCtxGetCurrent", rc)
 	case has == 0:
 		return -1, true, nil
 	}
@@ -113,8 +116,8 @@ func (Library) Locate(p unsafe.Pointer) (device.Place, error) {
 	var kind, managed C.uint
 	var number C.int
 	var id, end C.uint64_t
-	err := ask("cuPointerGetAttributes", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_locate(c, C.uintptr_t(uintptr(p)), &kind, &managed, &number, &id, &end)
+	err := ask("cuPointerGetAttributes", func() C.CUresult {
+		return C.lpc_locate(C.uintptr_t(uintptr(p)), &kind, &managed, &number, &id, &end)
 	})
 	if err != nil || kind == 0 {
 		return device.Place{}, err
@@ -134,8 +137,8 @@ func (Library) Enter(s device.Stream) (int, error) {
 	runtime.LockOSThread() // the current context belongs to the thread
 	var number C.int
 	var rc C.CUresult
-	err := ask("cuStreamGetCtx", func(c *C.struct_lpc_library) C.CUresult {
-		rc = C.lpc_enter(c, C.uintptr_t(s), &number)
+	err := ask("cuStreamGetCtx", func() C.CUresult {
+		rc = C.lpc_enter(C.uintptr_t(s), &number)
 		return rc
 	})
 	if err != nil {
@@ -154,52 +157,50 @@ func unknown(s device.Stream, rc C.CUresult, err error) error {
 
 // Leave implements [device.Driver].
 func (Library) Leave() {
-	if c, err := library(); err == nil {
-		C.lpc_leave(c)
-	}
+	C.lpc_leave()
 	runtime.UnlockOSThread()
 }
 
 // Alloc implements [device.Driver].
 func (Library) Alloc(size int) (unsafe.Pointer, error) {
 	var at unsafe.Pointer
-	err := do("cuMemHostAlloc", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_alloc(c, &at, C.size_t(size)) })
+	err := ask("cuMemHostAlloc", func() C.CUresult { return C.lpc_alloc(&at, C.size_t(size)) })
 	return at, err
 }
 
 // Free implements [device.Driver].
 func (Library) Free(p unsafe.Pointer) error {
-	return do("cuMemFreeHost", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_free(c, p) })
+	return ask("cuMemFreeHost", func() C.CUresult { return C.lpc_free(p) })
 }
 
 // AllocExchange implements [device.Driver].
 func (Library) AllocExchange(size int) (unsafe.Pointer, error) {
 	var at unsafe.Pointer
-	err := do("cuMemAlloc", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_device_alloc(c, &at, C.size_t(size)) })
+	err := do("cuMemAlloc", func() C.CUresult { return C.lpc_device_alloc(&at, C.size_t(size)) })
 	return at, err
 }
 
 // FreeExchange implements [device.Driver].
 func (Library) FreeExchange(at unsafe.Pointer) error {
-	return do("cuMemFree", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_device_free(c, at) })
+	return do("cuMemFree", func() C.CUresult { return C.lpc_device_free(at) })
 }
 
 // NewStream implements [device.Driver].
 func (Library) NewStream() (device.Stream, error) {
 	var s C.uintptr_t
-	err := do("cuStreamCreate", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_new_stream(c, &s) })
+	err := do("cuStreamCreate", func() C.CUresult { return C.lpc_new_stream(&s) })
 	return device.Stream(s), err
 }
 
 // FreeStream implements [device.Driver].
 func (Library) FreeStream(s device.Stream) error {
-	return do("cuStreamDestroy", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_free_stream(c, C.uintptr_t(s)) })
+	return do("cuStreamDestroy", func() C.CUresult { return C.lpc_free_stream(C.uintptr_t(s)) })
 }
 
 // NewEvent implements [device.Driver].
 func (Library) NewEvent() (device.Event, error) {
 	var e C.uintptr_t
-	err := do("cuEventCreate", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_new_event(c, &e) })
+	err := do("cuEventCreate", func() C.CUresult { return C.lpc_new_event(&e) })
 	return device.Event(e), err
 }
 
@@ -211,15 +212,14 @@ func (Library) FreeEvent(e device.Event) error {
 
 // Reached implements [device.Driver].
 func (Library) Reached(e device.Event) (bool, error) {
-	c, err := library()
-	if err != nil {
+	if err := library(); err != nil {
 		return false, err
 	}
-	rc := C.lpc_reached(c, C.uintptr_t(e))
+	rc := C.lpc_reached(C.uintptr_t(e))
 	if rc == C.CUDA_ERROR_NOT_READY {
 		return false, nil
 	}
-	return rc == C.CUDA_SUCCESS, failed(c, "cuEventQuery", rc)
+	return rc == C.CUDA_SUCCESS, failed("cuEventQuery", rc)
 }
 
 // Capturing implements [device.Driver].
@@ -227,8 +227,8 @@ func (Library) Capturing(s device.Stream) (device.Capture, error) {
 	var status C.int
 	var id C.uint64_t
 	var graph C.uintptr_t
-	err := ask("cuStreamGetCaptureInfo", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_capturing(c, C.uintptr_t(s), &status, &id, &graph)
+	err := ask("cuStreamGetCaptureInfo", func() C.CUresult {
+		return C.lpc_capturing(C.uintptr_t(s), &status, &id, &graph)
 	})
 	switch {
 	case err != nil || status == C.CU_STREAM_CAPTURE_STATUS_NONE:
@@ -241,37 +241,37 @@ func (Library) Capturing(s device.Stream) (device.Capture, error) {
 
 // Retain implements [device.Driver].
 func (Library) Retain(g device.Capture, job uintptr) error {
-	return do("cuGraphRetainUserObject", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_retain(c, C.uintptr_t(g.Graph), C.uintptr_t(job))
+	return do("cuGraphRetainUserObject", func() C.CUresult {
+		return C.lpc_retain(C.uintptr_t(g.Graph), C.uintptr_t(job))
 	})
 }
 
 // CopyOut implements [device.Driver].
 func (Library) CopyOut(to, from unsafe.Pointer, size int, s device.Stream) error {
-	return ask("cuMemcpyDtoHAsync", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_copy_out(c, to, C.uintptr_t(uintptr(from)), C.size_t(size), C.uintptr_t(s))
+	return ask("cuMemcpyDtoHAsync", func() C.CUresult {
+		return C.lpc_copy_out(to, C.uintptr_t(uintptr(from)), C.size_t(size), C.uintptr_t(s))
 	})
 }
 
 // CopyIn implements [device.Driver].
 func (Library) CopyIn(to, from unsafe.Pointer, size int, s device.Stream) error {
-	return ask("cuMemcpyHtoDAsync", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_copy_in(c, C.uintptr_t(uintptr(to)), from, C.size_t(size), C.uintptr_t(s))
+	return ask("cuMemcpyHtoDAsync", func() C.CUresult {
+		return C.lpc_copy_in(C.uintptr_t(uintptr(to)), from, C.size_t(size), C.uintptr_t(s))
 	})
 }
 
 // Copy implements [device.Driver].
 func (Library) Copy(dst, src unsafe.Pointer, size int, s device.Stream) error {
-	return ask("cuMemcpyAsync", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_copy(c, C.uintptr_t(uintptr(dst)), C.uintptr_t(uintptr(src)), C.size_t(size), C.uintptr_t(s))
+	return ask("cuMemcpyAsync", func() C.CUresult {
+		return C.lpc_copy(C.uintptr_t(uintptr(dst)), C.uintptr_t(uintptr(src)), C.size_t(size), C.uintptr_t(s))
 	})
 }
 
 // CopyRows implements [device.Driver].
 func (Library) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, srcPitch, width, rows int,
 	s device.Stream) error {
-	return ask("cuMemcpy2DAsync", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_copy_rows(c, C.uintptr_t(uintptr(dst)), C.size_t(dstPitch), C.uintptr_t(uintptr(src)),
+	return ask("cuMemcpy2DAsync", func() C.CUresult {
+		return C.lpc_copy_rows(C.uintptr_t(uintptr(dst)), C.size_t(dstPitch), C.uintptr_t(uintptr(src)),
 			C.size_t(srcPitch),
 			C.size_t(width), C.size_t(rows), C.uintptr_t(s))
 	})
@@ -279,39 +279,29 @@ func (Library) CopyRows(dst unsafe.Pointer, dstPitch int, src unsafe.Pointer, sr
 
 // Signal implements [device.Driver].
 func (Library) Signal(s device.Stream, job uintptr) error {
-	return ask("cuLaunchHostFunc", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_signal(c, C.uintptr_t(s), C.uintptr_t(job))
-	})
+	return ask("cuLaunchHostFunc", func() C.CUresult { return C.lpc_signal(C.uintptr_t(s), C.uintptr_t(job)) })
 }
 
 // Await implements [device.Driver].
 func (Library) Await(s device.Stream, word *uint32, value uint32, equal bool) error {
-	var eq C.int
-	if equal {
-		eq = 1
-	}
-	return ask("cuStreamWaitValue32", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_await(c, C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value), eq)
+	return ask("cuStreamWaitValue32", func() C.CUresult {
+		return C.lpc_await(C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value), C._Bool(equal))
 	})
 }
 
 // Store implements [device.Driver].
 func (Library) Store(s device.Stream, word *uint32, value uint32) error {
-	return ask("cuStreamWriteValue32", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_store(c, C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value))
+	return ask("cuStreamWriteValue32", func() C.CUresult {
+		return C.lpc_store(C.uintptr_t(s), unsafe.Pointer(word), C.uint32_t(value))
 	})
 }
 
 // Record implements [device.Driver].
 func (Library) Record(e device.Event, s device.Stream) error {
-	return ask("cuEventRecord", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_record(c, C.uintptr_t(e), C.uintptr_t(s))
-	})
+	return ask("cuEventRecord", func() C.CUresult { return C.lpc_record(C.uintptr_t(e), C.uintptr_t(s)) })
 }
 
 // Follow implements [device.Driver].
 func (Library) Follow(s device.Stream, e device.Event) error {
-	return ask("cuStreamWaitEvent", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_follow(c, C.uintptr_t(s), C.uintptr_t(e))
-	})
+	return ask("cuStreamWaitEvent", func() C.CUresult { return C.lpc_follow(C.uintptr_t(s), C.uintptr_t(e)) })
 }

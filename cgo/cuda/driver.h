@@ -195,7 +195,6 @@ typedef union {
   F(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode)) \
   F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream stream, CUhostFn fn, void *data)) \
   F(EventCreate, "cuEventCreate", (CUevent *event, unsigned flags)) \
-  F(EventDestroy, "cuEventDestroy_v2", (CUevent event)) \
   F(EventRecord, "cuEventRecord", (CUevent event, CUstream stream)) \
   F(EventQuery, "cuEventQuery", (CUevent event)) \
   F(UserObjectCreate, "cuUserObjectCreate", \

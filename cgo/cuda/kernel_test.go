@@ -16,6 +16,7 @@ import (
 	"lightpath/cgo/cuda/cudatest"
 	"lightpath/collectives/datatype"
 	"lightpath/shim/device"
+	"lightpath/shim/shimtest"
 )
 
 // pair returns a reduction of the second and third room of a bench into the first.
@@ -27,7 +28,7 @@ func (b *bench) pair(t datatype.Type, op datatype.Op, room, count int) *device.R
 
 // TestReduceAllocatesNothing makes the calls that a collective makes between Enter and Leave.
 func TestReduceAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if shimtest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	b := newBench(t, 3*64)

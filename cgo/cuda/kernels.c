@@ -69,21 +69,21 @@ void lpc_note_context(uintptr_t ctx, unsigned long long id) {
   pthread_mutex_unlock(&mutex);
 }
 
-static CUresult current(const struct lpc_library *c, unsigned long long *id, const char **step) {
+static CUresult current(unsigned long long *id, const char **step) {
   CUcontext ctx = NULL;
-  CUresult rc = c->CtxGetCurrent(&ctx);
+  CUresult rc = lpc.CtxGetCurrent(&ctx);
   *step = "cuCtxGetId";
-  return rc != CUDA_SUCCESS ? rc : c->CtxGetId(ctx, id);
+  return rc != CUDA_SUCCESS ? rc : lpc.CtxGetId(ctx, id);
 }
 
-static CUresult add(const struct lpc_library *c, unsigned long long id, struct context **added, const char **step) {
+static CUresult add(unsigned long long id, struct context **added, const char **step) {
   int device, processors;
   struct context *x;
   CUresult rc;
   *step = "cuCtxGetDevice";
-  if ((rc = c->CtxGetDevice(&device)) != CUDA_SUCCESS) return rc;
+  if ((rc = lpc.CtxGetDevice(&device)) != CUDA_SUCCESS) return rc;
   *step = "cuDeviceGetAttribute";
-  rc = c->DeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  rc = lpc.DeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
   if (rc != CUDA_SUCCESS) return rc;
   if ((x = calloc(1, sizeof *x)) == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   x->id = id;
@@ -94,20 +94,20 @@ static CUresult add(const struct lpc_library *c, unsigned long long id, struct c
   return CUDA_SUCCESS;
 }
 
-static CUresult architecture_of(const struct lpc_library *c, int *architecture) {
+static CUresult architecture_of(int *architecture) {
   int major = 0, minor = 0;
   CUdevice device;
-  CUresult rc = c->CtxGetDevice(&device);
-  if (rc == CUDA_SUCCESS) rc = c->DeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-  if (rc == CUDA_SUCCESS) rc = c->DeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  CUresult rc = lpc.CtxGetDevice(&device);
+  if (rc == CUDA_SUCCESS) rc = lpc.DeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  if (rc == CUDA_SUCCESS) rc = lpc.DeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
   *architecture = 10 * major + minor;
   return rc;
 }
 
-CUresult lpc_missing_kernels(const struct lpc_library *c, unsigned *types, int *architecture, const char **step) {
+CUresult lpc_missing_kernels(unsigned *types, int *architecture, const char **step) {
   unsigned long long id;
   struct context *x;
-  CUresult rc = current(c, &id, step);
+  CUresult rc = current(&id, step);
   int type;
   if (rc != CUDA_SUCCESS) return rc;
   *types = (1u << TYPES) - 1;
@@ -116,24 +116,22 @@ CUresult lpc_missing_kernels(const struct lpc_library *c, unsigned *types, int *
     if (__atomic_load_n(&x->functions[type][OPERATORS - 1], __ATOMIC_ACQUIRE) != NULL) *types &= ~(1u << type);
   if (*types == 0) return CUDA_SUCCESS;
   *step = "cuDeviceGetAttribute";
-  return architecture_of(c, architecture);
+  return architecture_of(architecture);
 }
 
-static CUresult find_functions(const struct lpc_library *c, CUmodule module, unsigned types,
-                               CUfunction (*functions)[OPERATORS]) {
+static CUresult find_functions(CUmodule module, unsigned types, CUfunction (*functions)[OPERATORS]) {
   CUresult rc = CUDA_SUCCESS;
   char name[64];
   int type, op;
   for (type = 0; type < TYPES; type++)
     for (op = 0; rc == CUDA_SUCCESS && types >> type & 1 && op < OPERATORS; op++) {
       snprintf(name, sizeof name, "lightpath_reduce_%s_%s", type_names[type], operator_names[op]);
-      rc = c->ModuleGetFunction(&functions[type][op], module, name);
+      rc = lpc.ModuleGetFunction(&functions[type][op], module, name);
     }
   return rc;
 }
 
-static CUresult load(const struct lpc_library *c, struct context *x, unsigned types, const void *image,
-                     const char **step) {
+static CUresult load(struct context *x, unsigned types, const void *image, const char **step) {
   int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void *values[] = {compiler_log, (void *)(uintptr_t)(sizeof compiler_log - 1)};
   CUfunction functions[TYPES][OPERATORS] = {{NULL}};
@@ -142,13 +140,13 @@ static CUresult load(const struct lpc_library *c, struct context *x, unsigned ty
   int type, op;
   *step = "cuModuleLoadDataEx";
   compiler_log[0] = '\0';
-  rc = c->ModuleLoadDataEx(&module, image, 2, options, values);
+  rc = lpc.ModuleLoadDataEx(&module, image, 2, options, values);
   if (rc != CUDA_SUCCESS) return rc;
   compiler_log[0] = '\0';
   *step = "cuModuleGetFunction";
-  rc = find_functions(c, module, types, functions);
+  rc = find_functions(module, types, functions);
   if (rc != CUDA_SUCCESS) {
-    (void)c->ModuleUnload(module);
+    (void)lpc.ModuleUnload(module);
     return rc;
   }
   for (type = 0; type < TYPES; type++)
@@ -157,33 +155,33 @@ static CUresult load(const struct lpc_library *c, struct context *x, unsigned ty
   return CUDA_SUCCESS;
 }
 
-CUresult lpc_load_kernels(const struct lpc_library *c, unsigned types, const void *image, const char **step) {
+CUresult lpc_load_kernels(unsigned types, const void *image, const char **step) {
   unsigned long long id;
   struct context *x;
-  CUresult rc = current(c, &id, step);
+  CUresult rc = current(&id, step);
   if (rc != CUDA_SUCCESS) return rc;
   pthread_mutex_lock(&mutex);
   x = find(id);
-  if (x == NULL) rc = add(c, id, &x, step);
-  if (rc == CUDA_SUCCESS) rc = load(c, x, types, image, step);
+  if (x == NULL) rc = add(id, &x, step);
+  if (rc == CUDA_SUCCESS) rc = load(x, types, image, step);
   pthread_mutex_unlock(&mutex);
   return rc;
 }
 
 /* Copies of each kind in memory of the device, and to and from the host. */
-static CUresult copy_first(const struct lpc_library *c, CUdeviceptr at, void *host, CUstream s, const char **step) {
+static CUresult copy_first(CUdeviceptr at, void *host, CUstream s, const char **step) {
   const CUmemcpy2D rows = {.src_type = CU_MEMORYTYPE_UNIFIED, .src = at, .src_pitch = 2 * VECTOR,
                            .dst_type = CU_MEMORYTYPE_UNIFIED, .dst = at + VECTOR, .dst_pitch = 2 * VECTOR,
                            .width = VECTOR, .height = 2};
   CUresult rc;
   *step = "cuMemcpyAsync";
-  if ((rc = c->MemcpyHtoDAsync(at, host, VECTOR, s)) != CUDA_SUCCESS) return rc;
-  if ((rc = c->MemcpyDtoHAsync(host, at, VECTOR, s)) != CUDA_SUCCESS) return rc;
-  if ((rc = c->MemcpyAsync(at, at + VECTOR, VECTOR, s)) != CUDA_SUCCESS) return rc;
-  return c->Memcpy2DAsync(&rows, s);
+  if ((rc = lpc.MemcpyHtoDAsync(at, host, VECTOR, s)) != CUDA_SUCCESS) return rc;
+  if ((rc = lpc.MemcpyDtoHAsync(host, at, VECTOR, s)) != CUDA_SUCCESS) return rc;
+  if ((rc = lpc.MemcpyAsync(at, at + VECTOR, VECTOR, s)) != CUDA_SUCCESS) return rc;
+  return lpc.Memcpy2DAsync(&rows, s);
 }
 
-static CUresult launch_first(const struct lpc_library *c, struct context *x, CUstream s, const char **step) {
+static CUresult launch_first(struct context *x, CUstream s, const char **step) {
   struct lp_reduction nothing = {.divisor = 1};
   void *arguments[] = {&nothing};
   CUresult rc = CUDA_SUCCESS;
@@ -191,35 +189,35 @@ static CUresult launch_first(const struct lpc_library *c, struct context *x, CUs
   *step = "cuLaunchKernel";
   for (type = 0; type < TYPES; type++)
     for (op = 0; rc == CUDA_SUCCESS && op < OPERATORS; op++)
-      rc = c->LaunchKernel(x->functions[type][op], 1, 1, 1, LP_REDUCE_THREADS, 1, 1, 0, s, arguments, NULL);
+      rc = lpc.LaunchKernel(x->functions[type][op], 1, 1, 1, LP_REDUCE_THREADS, 1, 1, 0, s, arguments, NULL);
   return rc;
 }
 
 /* Its stream and its little memory are never freed: freeing would wait for the device, too. */
-CUresult lpc_first_use(const struct lpc_library *c, bool kernels, const char **step) {
+CUresult lpc_first_use(bool kernels, const char **step) {
   unsigned long long id;
   struct context *x;
   CUdeviceptr at = 0;
   CUstream s = NULL;
   void *host = NULL;
-  CUresult rc = current(c, &id, step);
-  if (rc != CUDA_SUCCESS || c->lacks != NULL) return rc;
+  CUresult rc = current(&id, step);
+  if (rc != CUDA_SUCCESS || lpc.lacks[LPC_PEERS] != NULL) return rc;
   pthread_mutex_lock(&mutex);
-  if ((x = find(id)) == NULL) rc = add(c, id, &x, step);
+  if ((x = find(id)) == NULL) rc = add(id, &x, step);
   if (rc != CUDA_SUCCESS || (x->copied && (x->launched || !kernels))) {
     pthread_mutex_unlock(&mutex);
     return rc;
   }
   *step = "cuStreamCreate";
-  rc = c->StreamCreate(&s, CU_STREAM_NON_BLOCKING);
+  rc = lpc.StreamCreate(&s, CU_STREAM_NON_BLOCKING);
   if (rc == CUDA_SUCCESS && !x->copied) {
-    *step = "cuMemAlloc", rc = c->MemAlloc(&at, 4 * VECTOR);
-    if (rc == CUDA_SUCCESS) *step = "cuMemHostAlloc", rc = c->MemHostAlloc(&host, VECTOR, CU_MEMHOSTALLOC_PORTABLE);
-    if (rc == CUDA_SUCCESS) rc = copy_first(c, at, host, s, step);
+    *step = "cuMemAlloc", rc = lpc.MemAlloc(&at, 4 * VECTOR);
+    if (rc == CUDA_SUCCESS) *step = "cuMemHostAlloc", rc = lpc.MemHostAlloc(&host, VECTOR, CU_MEMHOSTALLOC_PORTABLE);
+    if (rc == CUDA_SUCCESS) rc = copy_first(at, host, s, step);
     x->copied = rc == CUDA_SUCCESS;
   }
   if (rc == CUDA_SUCCESS && kernels && !x->launched) {
-    rc = launch_first(c, x, s, step);
+    rc = launch_first(x, s, step);
     x->launched = rc == CUDA_SUCCESS;
   }
   pthread_mutex_unlock(&mutex);
@@ -250,26 +248,25 @@ static unsigned divide(struct lp_reduction *r, unsigned size, unsigned most) {
 }
 
 /* current without a call of the driver, if the thread has entered a context whose handle was noted. */
-static CUresult entered(const struct lpc_library *c, unsigned long long *id, const char **step) {
+static CUresult entered(unsigned long long *id, const char **step) {
   struct handle *h = known != 0 ? __atomic_load_n(&handles, __ATOMIC_ACQUIRE) : NULL;
   while (h != NULL && h->ctx != known) h = h->next;
-  if (h == NULL) return current(c, id, step);
+  if (h == NULL) return current(id, step);
   *id = __atomic_load_n(&h->id, __ATOMIC_ACQUIRE);
   return CUDA_SUCCESS;
 }
 
-CUresult lpc_reduce(const struct lpc_library *c, int type, int op, struct lp_reduction *r, uintptr_t stream,
-                    const char **step) {
+CUresult lpc_reduce(int type, int op, struct lp_reduction *r, uintptr_t stream, const char **step) {
   unsigned long long id;
   void *arguments[] = {r};
   struct context *x;
   CUfunction f;
-  CUresult rc = entered(c, &id, step);
+  CUresult rc = entered(&id, step);
   if (rc != CUDA_SUCCESS) return rc;
   x = find(id);
   f = x != NULL ? __atomic_load_n(&x->functions[type][op], __ATOMIC_ACQUIRE) : NULL;
   if (f == NULL) return LPC_NOT_LOADED;
   *step = "cuLaunchKernel";
-  return c->LaunchKernel(f, divide(r, type_sizes[type], x->blocks), 1, 1, LP_REDUCE_THREADS, 1, 1, 0, (CUstream)stream,
+  return lpc.LaunchKernel(f, divide(r, type_sizes[type], x->blocks), 1, 1, LP_REDUCE_THREADS, 1, 1, 0, (CUstream)stream,
                          arguments, NULL);
 }

@@ -7,64 +7,51 @@
 #include <stdio.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct lpc_library library;
-static const struct lpc_library *loaded;
+struct lpc_library lpc;
+static bool loaded; /* atomic: lpc does not change any more */
 static char failure[160];
 
-static const struct { const char *symbol; size_t at; } symbols[] = {
-#define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
-  LP_CUDA_FUNCTIONS(FUNCTION)
-#undef FUNCTION
+static const struct {
+  const char *symbol;
+  size_t at;
+  int need;
+} functions[] = {
+#define FUNCTION(name, symbol, need) {symbol, offsetof(struct lpc_library, name), need},
+#define FOR_EVERYTHING(name, symbol, params) FUNCTION(name, symbol, LPC_EVERYTHING)
+#define FOR_PEERS(name, symbol, params) FUNCTION(name, symbol, LPC_PEERS)
+#define FOR_MAPPED(name, symbol, params) FUNCTION(name, symbol, LPC_MAPPED)
+#define FOR_FEW(name, symbol, params) FUNCTION(name, symbol, LPC_FEW)
+  LP_CUDA_FUNCTIONS(FOR_EVERYTHING)
+  LP_CUDA_OPTIONAL(FOR_PEERS)
+  LP_CUDA_MAPPED(FOR_MAPPED)
+  LP_CUDA_REMOTE(FOR_FEW)
 };
 
-static const struct { const char *symbol; size_t at; } optional[] = {
-#define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
-  LP_CUDA_OPTIONAL(FUNCTION)
-#undef FUNCTION
-};
-
-/* What few programs need. */
-static const struct { const char *symbol; size_t at; } others[] = {
-#define FUNCTION(name, symbol, params) {symbol, offsetof(struct lpc_library, name)},
-  LP_CUDA_MAPPED(FUNCTION)
-  LP_CUDA_REMOTE(FUNCTION)
-#undef FUNCTION
-};
-
-static void load(void) {
+static bool load(void) {
   void *so = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  int version = 0;
   size_t i;
-  if (so == NULL) return;
-  for (i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-    void *at = dlsym(so, symbols[i].symbol);
-    if (at == NULL) {
-      int version = 0;
-      CUresult (*ask)(int *) = (CUresult(*)(int *))dlsym(so, "cuDriverGetVersion");
-      if (ask != NULL) (void)ask(&version);
-      snprintf(failure, sizeof failure,
-               "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed", version / 1000,
-               version % 1000 / 10, symbols[i].symbol);
-      return;
-    }
-    *(void **)((char *)&library + symbols[i].at) = at;
+  if (so == NULL) return false;
+  for (i = 0; i < sizeof functions / sizeof *functions; i++) {
+    const char **lacks = &lpc.lacks[functions[i].need];
+    void *at = dlsym(so, functions[i].symbol);
+    *(void **)((char *)&lpc + functions[i].at) = at;
+    if (at == NULL && *lacks == NULL) *lacks = functions[i].symbol;
   }
-  for (i = 0; i < sizeof optional / sizeof *optional; i++) {
-    void *at = dlsym(so, optional[i].symbol);
-    if (at == NULL && library.lacks == NULL) library.lacks = optional[i].symbol;
-    *(void **)((char *)&library + optional[i].at) = at;
-  }
-  for (i = 0; i < sizeof others / sizeof *others; i++)
-    *(void **)((char *)&library + others[i].at) = dlsym(so, others[i].symbol);
-  loaded = &library;
+  if (lpc.lacks[LPC_EVERYTHING] == NULL) return true;
+  if (lpc.DriverGetVersion != NULL) (void)lpc.DriverGetVersion(&version);
+  snprintf(failure, sizeof failure, "the CUDA driver (for CUDA %d.%d) has no %s: one for CUDA 12.0 or later is needed",
+           version / 1000, version % 1000 / 10, lpc.lacks[LPC_EVERYTHING]);
+  return false;
 }
 
-const struct lpc_library *lpc_load(const char **why) {
-  const struct lpc_library *found = __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
+bool lpc_load(const char **why) {
+  bool found = __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
   *why = NULL;
-  if (found != NULL) return found;
+  if (found) return true;
   pthread_mutex_lock(&mutex);
-  if (loaded == NULL && failure[0] == '\0') load();
-  found = loaded;
+  found = loaded || (failure[0] == '\0' && load());
+  __atomic_store_n(&loaded, found, __ATOMIC_RELEASE);
   if (failure[0] != '\0') *why = failure;
   pthread_mutex_unlock(&mutex);
   return found;

@@ -4,15 +4,20 @@
 
 #include "calls.h"
 
-struct lpc_library {
+/* What needs functions: everything, ranks that reach each other's devices, memory that programs map. Each function for
+ * few programs is a need of its own: these look for NULL. */
+enum { LPC_EVERYTHING, LPC_PEERS, LPC_MAPPED, LPC_FEW, LPC_NEEDS };
+
+/* The driver's functions, once lpc_load has found it. Those that the driver lacks are NULL. */
+extern struct lpc_library {
 #define FUNCTION(name, symbol, params) CUresult(*name) params;
   LP_CUDA_FUNCTIONS(FUNCTION)
   LP_CUDA_OPTIONAL(FUNCTION)
   LP_CUDA_MAPPED(FUNCTION)
   LP_CUDA_REMOTE(FUNCTION)
 #undef FUNCTION
-  const char *lacks; /* the first of LP_CUDA_OPTIONAL that the driver has not, NULL where it has all */
-};
+  const char *lacks[LPC_NEEDS]; /* the first function for each need that the driver has not, NULL where it has all */
+} lpc;
 
 /* Notes that this handle is the context of this id, and no other. */
 void lpc_note_context(uintptr_t ctx, unsigned long long id);

@@ -15,8 +15,8 @@ import (
 func (Library) RetainPiece(at unsafe.Pointer) (uint64, error) {
 	var piece C.uint64_t
 	mapped := true
-	err := do("cuMemRetainAllocationHandle", func(c *C.struct_lpc_library) C.CUresult {
-		rc := C.lpc_retain_piece(c, at, &piece)
+	err := do("cuMemRetainAllocationHandle", func() C.CUresult {
+		rc := C.lpc_retain_piece(at, &piece)
 		if rc == C.LPC_NOT_MAPPED {
 			mapped, rc = false, C.CUDA_SUCCESS
 		}
@@ -30,23 +30,18 @@ func (Library) RetainPiece(at unsafe.Pointer) (uint64, error) {
 
 // ReleasePiece implements [device.Peers].
 func (Library) ReleasePiece(piece uint64) error {
-	return do("cuMemRelease", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_release_piece(c, C.uint64_t(piece))
-	})
+	return do("cuMemRelease", func() C.CUresult { return C.lpc_release_piece(C.uint64_t(piece)) })
 }
 
 // IsPiece implements [device.Peers].
 func (Library) IsPiece(at unsafe.Pointer, piece uint64) bool {
-	c, err := library()
-	return err == nil && C.lpc_is_piece(c, at, C.uint64_t(piece)) != 0
+	return library() == nil && C.lpc_is_piece(at, C.uint64_t(piece)) != 0
 }
 
 // ExportPiece implements [device.Peers].
 func (Library) ExportPiece(piece uint64) (fd int, err error) {
 	got := C.int(-1)
-	err = do("cuMemExportToShareableHandle", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_export_piece(c, C.uint64_t(piece), &got)
-	})
+	err = do("cuMemExportToShareableHandle", func() C.CUresult { return C.lpc_export_piece(C.uint64_t(piece), &got) })
 	return int(got), err
 }
 
@@ -57,13 +52,13 @@ func (Library) ImportPieces(pieces []device.Piece) (unsafe.Pointer, error) {
 		fds[i], sizes[i] = C.int(p.FD), C.size_t(p.Size)
 	}
 	var at unsafe.Pointer
-	err := do("cuMemMap", func(c *C.struct_lpc_library) C.CUresult {
-		return C.lpc_import_pieces(c, unsafe.SliceData(fds), unsafe.SliceData(sizes), C.size_t(len(pieces)), &at)
+	err := do("cuMemMap", func() C.CUresult {
+		return C.lpc_import_pieces(unsafe.SliceData(fds), unsafe.SliceData(sizes), C.size_t(len(pieces)), &at)
 	})
 	return at, err
 }
 
 // ClosePieces implements [device.Peers].
 func (Library) ClosePieces(at unsafe.Pointer, size int64) error {
-	return do("cuMemUnmap", func(c *C.struct_lpc_library) C.CUresult { return C.lpc_close_pieces(c, at, C.size_t(size)) })
+	return do("cuMemUnmap", func() C.CUresult { return C.lpc_close_pieces(at, C.size_t(size)) })
 }

@@ -94,8 +94,7 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	c, err := library()
-	if err != nil || r.Empty() {
+	if err := library(); err != nil || r.Empty() {
 		return err
 	}
 	k := arguments(r)
@@ -104,14 +103,14 @@ func (Library) Reduce(r *device.Reduction, s device.Stream) error {
 		op = datatype.Sum
 	}
 	var step *C.char
-	rc := C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
+	rc := C.lpc_reduce(C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
 	if rc == C.LPC_NOT_LOADED {
-		if err := load(c, 1<<r.Type); err != nil {
+		if err := load(1 << r.Type); err != nil {
 			return err
 		}
-		rc = C.lpc_reduce(c, C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
+		rc = C.lpc_reduce(C.int(r.Type), C.int(op), &k, C.uintptr_t(s), &step)
 	}
-	return kernelError(c, step, rc)
+	return kernelError(step, rc)
 }
 
 // arguments returns the arguments of the kernel for r.
@@ -182,33 +181,23 @@ func storeOf(s *device.Store) C.struct_lp_store {
 
 // LoadKernels implements [device.Driver].
 func (Library) LoadKernels() error {
-	c, err := library()
-	if err != nil {
+	if err := load(allTypes); err != nil {
 		return err
 	}
-	if err := load(c, allTypes); err != nil {
-		return err
-	}
-	return firstUse(c, true)
+	return firstUse(true)
 }
 
 // LoadCopies implements [device.Driver].
-func (Library) LoadCopies() error {
-	c, err := library()
-	if err != nil {
-		return err
-	}
-	return firstUse(c, false)
-}
+func (Library) LoadCopies() error { return firstUse(false) }
 
 // firstUse uses each kind of copy in the current context, and each kernel if kernels is set.
-func firstUse(c *C.struct_lpc_library, kernels bool) error {
-	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
+func firstUse(kernels bool) error {
+	if err := relax(); err != nil {
 		return err
 	}
 	var step *C.char
-	rc := C.lpc_first_use(c, C._Bool(kernels), &step)
-	return kernelError(c, step, rc)
+	rc := C.lpc_first_use(C._Bool(kernels), &step)
+	return kernelError(step, rc)
 }
 
 // loading is held while modules are loaded.
@@ -216,22 +205,22 @@ var loading sync.Mutex
 
 // load loads the kernels of some types, or more, into the current context if it lacks them. The driver need not compile
 // machine code, so this comes first.
-func load(c *C.struct_lpc_library, wanted types) error {
+func load(wanted types) error {
 	loading.Lock()
 	defer loading.Unlock()
-	if err := failed(c, "cuThreadExchangeStreamCaptureMode", C.lpc_relax(c)); err != nil {
+	if err := relax(); err != nil {
 		return err
 	}
 	var lacks C.uint
 	var architecture C.int
 	var step *C.char
-	rc := C.lpc_missing_kernels(c, &lacks, &architecture, &step)
-	if err := kernelError(c, step, rc); err != nil {
+	rc := C.lpc_missing_kernels(&lacks, &architecture, &step)
+	if err := kernelError(step, rc); err != nil {
 		return err
 	}
 	missing := types(lacks)
 	if name, has := codeFor(int(architecture)); wanted&missing&has != 0 {
-		switch old, err := loadFile(c, missing&has, name); {
+		switch old, err := loadFile(missing&has, name); {
 		case err == nil:
 			missing &^= has
 		case !old:
@@ -240,7 +229,7 @@ func load(c *C.struct_lpc_library, wanted types) error {
 	}
 	for t := range datatype.NumTypes {
 		if wanted&missing>>t&1 != 0 {
-			if err := loadText(c, t, int(architecture)); err != nil {
+			if err := loadText(t, int(architecture)); err != nil {
 				return err
 			}
 		}
@@ -266,39 +255,39 @@ func codeFor(architecture int) (name string, has types) {
 }
 
 // loadText loads the newest module of a type that the device and the driver know.
-func loadText(c *C.struct_lpc_library, t datatype.Type, architecture int) error {
+func loadText(t datatype.Type, architecture int) error {
 	if native[t] > 0 && architecture >= native[t] {
-		if old, err := loadFile(c, 1<<t, fmt.Sprintf("%v.sm_%d.ptx", t, native[t])); !old {
+		if old, err := loadFile(1<<t, fmt.Sprintf("%v.sm_%d.ptx", t, native[t])); !old {
 			return err
 		}
 	}
-	_, err := loadFile(c, 1<<t, t.String()+".ptx")
+	_, err := loadFile(1<<t, t.String()+".ptx")
 	return err
 }
 
 // loadFile loads a module with the kernels of some types. It reports whether the driver is too old for the module.
-func loadFile(c *C.struct_lpc_library, has types, name string) (old bool, err error) {
+func loadFile(has types, name string) (old bool, err error) {
 	image, err := fs.ReadFile(kernels(), name)
 	if err != nil {
 		return false, err
 	}
 	image = append(image, 0) // the end of text
 	var step *C.char
-	rc := C.lpc_load_kernels(c, C.uint(has), unsafe.Pointer(unsafe.SliceData(image)), &step)
+	rc := C.lpc_load_kernels(C.uint(has), unsafe.Pointer(unsafe.SliceData(image)), &step)
 	switch rc {
 	case C.CUDA_ERROR_UNSUPPORTED_PTX_VERSION, C.CUDA_ERROR_INVALID_IMAGE, C.CUDA_ERROR_NO_BINARY_FOR_GPU:
 		old = true
 	}
-	return old, kernelError(c, step, rc)
+	return old, kernelError(step, rc)
 }
 
 // kernelError returns the error of the driver call named by step, with the log of the driver's compiler if there is
 // one.
-func kernelError(c *C.struct_lpc_library, step *C.char, rc C.CUresult) error {
+func kernelError(step *C.char, rc C.CUresult) error {
 	if rc == C.CUDA_SUCCESS {
 		return nil
 	}
-	err := failed(c, C.GoString(step), rc)
+	err := failed(C.GoString(step), rc)
 	var log [1024]C.char
 	if C.lpc_take_log(&log[0], C.size_t(len(log))) != 0 {
 		err = fmt.Errorf("%w: %s", err, C.GoString(&log[0]))

@@ -109,16 +109,12 @@ LP_API(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* de
 
 /* ---- Ending. As in NCCL, a NULL communicator succeeds. ---- */
 
-static ncclResult_t end(const char* function, ncclComm_t comm, int32_t how) {
+ncclResult_t lp_end_now(ncclComm_t comm, int32_t how) {
   ncclResult_t rc, other;
   if (lp_core(&rc) == NULL) return rc;
-  other = lp_other_end(function, comm, how != LP_FINALIZE);
+  other = lp_other_end(comm, how);
   rc = LP_CORE(act, lp_handle(comm), how);
   return rc == ncclSuccess ? other : rc;
-}
-
-ncclResult_t lp_end_now(ncclComm_t comm, int32_t how) {
-  return end(how == LP_DESTROY ? "ncclCommDestroy" : "ncclCommFinalize", comm, how);
 }
 
 static ncclResult_t end_or_queue(ncclComm_t comm, int32_t how) {
@@ -134,7 +130,7 @@ LP_API(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (comm == NULL) return ncclSuccess;
   lp_group_forget(comm);
   lp_interpose_forget(comm);
-  return end("ncclCommAbort", comm, LP_ABORT);
+  return lp_end_now(comm, LP_ABORT);
 }
 
 /* ---- Questions ---- */

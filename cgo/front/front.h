@@ -68,10 +68,8 @@ struct lp_gate* lp_gates(void);
 /* The core; the first call loads it. On failure NULL: *why is the result to return, and the last error is set. In a
  * child that was forked after the core was loaded it is always NULL. */
 const struct lp_core* lp_core(ncclResult_t* why);
-/* True in a child that was forked after the core was loaded. */
-bool lp_forked(void);
-/* ncclInvalidUsage, with the text that explains it. */
-ncclResult_t lp_fail_forked(void);
+/* In a child that was forked after the core was loaded: ncclInvalidUsage, with the text that explains it. */
+ncclResult_t lp_check_fork(void);
 
 /* Makes a call of the core's table, with the arguments before err. Its value is the result; a failure becomes the last
  * error. */
@@ -88,25 +86,22 @@ ncclResult_t lp_fail_forked(void);
 
 enum lp_group_kind { LP_GROUP_UNKNOWN, LP_GROUP_BLOCKING, LP_GROUP_NONBLOCKING };
 
-/* The open group of this thread. calls, inits and ends are read when it runs. */
+/* The end of a communicator. */
+struct lp_pending_end {
+  ncclComm_t comm;
+  int32_t how; /* LP_FINALIZE or LP_DESTROY */
+};
+
+/* The open group of this thread. Only group.c writes to the lists. */
 struct lp_group {
   int depth;
   ncclResult_t error; /* the first, else ncclSuccess */
   enum lp_group_kind kind;
-  const struct lp_call* calls;
-  const struct lp_pending_init* inits;
-  const struct lp_pending_end* ends; /* at most one for each communicator */
+  struct lp_call* calls;
+  struct lp_init* inits;
+  ncclComm_t** out;            /* out[i] receives the handle of inits[i] */
+  struct lp_pending_end* ends; /* at most one for each communicator */
   size_t call_count, init_count, end_count;
-};
-
-struct lp_pending_init {
-  struct lp_init init;
-  ncclComm_t* out;
-};
-
-struct lp_pending_end {
-  ncclComm_t comm;
-  int32_t how; /* LP_FINALIZE or LP_DESTROY */
 };
 
 struct lp_group* lp_group(void);
@@ -118,7 +113,7 @@ ncclResult_t lp_group_note(ncclResult_t code);
 #define LP_REFUSE(...) lp_group_note(lp_fail(ncclInvalidArgument, __VA_ARGS__))
 /* The error of a group for whose calls there is no memory. */
 ncclResult_t lp_group_no_memory(void);
-/* Queue a call, or communicators to make: all or none. out[i] receives the handle of inits[i] when the group ends. */
+/* Queue a call, or communicators to make: all or none. */
 ncclResult_t lp_group_add_call(const struct lp_call* call);
 ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n);
 /* Queues the end of a communicator, which follows all calls and inits of the group. */
@@ -147,7 +142,7 @@ int lp_comm_blocking(int configured);
 ncclResult_t lp_init_now(struct lp_init* inits, ncclComm_t* const* out, size_t n);
 /* Makes communicators now, or when the group of this thread ends. */
 ncclResult_t lp_make(struct lp_init* inits, ncclComm_t* const* out, size_t n);
-/* Does LP_FINALIZE or LP_DESTROY. */
+/* Does LP_FINALIZE, LP_DESTROY or LP_ABORT in both libraries. */
 ncclResult_t lp_end_now(ncclComm_t comm, int32_t how);
 /* Makes a communicator whose ranks meet by ids. */
 ncclResult_t lp_init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId* ids, int nids,

@@ -13,11 +13,8 @@
 static __thread struct {
   struct lp_group group;
   uint64_t last; /* the communicator of the last call */
-  struct lp_call few[INLINE_CALLS];
-  struct lp_call* many; /* all calls, once few does not suffice; else NULL */
-  struct lp_pending_init* inits;
-  struct lp_pending_end* ends;
-  size_t call_room, init_room, end_room;
+  struct lp_call few[INLINE_CALLS]; /* group.calls, until they are more */
+  size_t room;                      /* for calls; 0: there is none yet */
 } own;
 
 struct lp_group* lp_group(void) { return &own.group; }
@@ -39,14 +36,17 @@ static ncclResult_t mixed(void) {
       ncclInvalidUsage, "a group cannot both make communicators and use communicators: end the first group before"));
 }
 
-/* Moves the calls to memory with room for more. */
-static bool grow_calls(void) {
-  size_t room = 4 * (own.many != NULL ? own.call_room : INLINE_CALLS);
-  struct lp_call* bigger = realloc(own.many, room * sizeof *bigger);
-  if (bigger == NULL) return false;
-  if (own.many == NULL) memcpy(bigger, own.few, sizeof own.few);
-  own.many = bigger;
-  own.call_room = room;
+/* Makes room for another call. */
+static bool make_room(void) {
+  struct lp_group* g = &own.group;
+  size_t room = own.room == 0 ? INLINE_CALLS : 4 * own.room;
+  struct lp_call* calls = own.few;
+  if (g->call_count < own.room) return true;
+  if (own.room > 0) calls = realloc(g->calls != own.few ? g->calls : NULL, room * sizeof *calls);
+  if (calls == NULL) return false;
+  if (g->calls == own.few) memcpy(calls, own.few, sizeof own.few);
+  g->calls = calls;
+  own.room = room;
   return true;
 }
 
@@ -73,7 +73,7 @@ static ncclResult_t fit_call(uint64_t comm) {
 static struct lp_pending_end* end_of(uint64_t comm) {
   size_t i;
   for (i = 0; i < own.group.end_count; i++)
-    if (lp_handle(own.ends[i].comm) == comm) return &own.ends[i];
+    if (lp_handle(own.group.ends[i].comm) == comm) return &own.group.ends[i];
   return NULL;
 }
 
@@ -88,17 +88,14 @@ static ncclResult_t not_ended(uint64_t comm) {
 }
 
 ncclResult_t lp_group_add_call(const struct lp_call* call) {
-  size_t room = own.many != NULL ? own.call_room : INLINE_CALLS;
-  struct lp_call* calls;
+  struct lp_group* g = &own.group;
   ncclResult_t rc;
-  if (own.group.init_count > 0) return mixed();
+  if (g->init_count > 0) return mixed();
   rc = not_ended(call->comm);
   if (rc == ncclSuccess) rc = fit_call(call->comm);
   if (rc != ncclSuccess) return lp_group_note(rc);
-  if (own.group.call_count == room && !grow_calls()) return lp_group_no_memory();
-  calls = own.many != NULL ? own.many : own.few;
-  calls[own.group.call_count++] = *call;
-  own.group.calls = calls;
+  if (!make_room()) return lp_group_no_memory();
+  g->calls[g->call_count++] = *call;
   return ncclSuccess;
 }
 
@@ -128,7 +125,9 @@ static void free_memory(struct lp_init* init) {
 
 ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* out, size_t n) {
   struct lp_group* g = &own.group;
-  size_t i;
+  size_t i, all = g->init_count + n;
+  struct lp_init* more;
+  ncclComm_t** more_out;
   ncclResult_t rc = ncclSuccess;
   if (g->call_count > 0) return mixed();
   for (i = 0; rc == ncclSuccess && i < n; i++) {
@@ -136,33 +135,24 @@ ncclResult_t lp_group_add_inits(const struct lp_init* inits, ncclComm_t* const* 
     if (rc == ncclSuccess) rc = fit(inits[i].blocking != 0);
   }
   if (rc != ncclSuccess) return lp_group_note(rc);
-  if (g->init_count + n > own.init_room) {
-    size_t room = 2 * (g->init_count + n);
-    struct lp_pending_init* bigger = realloc(own.inits, room * sizeof *bigger);
-    if (bigger == NULL) return lp_group_no_memory();
-    own.inits = bigger;
-    own.init_room = room;
-  }
-  g->inits = own.inits;
+  if ((more = realloc(g->inits, all * sizeof *more)) == NULL) return lp_group_no_memory();
+  g->inits = more;
+  if ((more_out = realloc(g->out, all * sizeof *more_out)) == NULL) return lp_group_no_memory();
+  g->out = more_out;
   for (i = 0; i < n; i++) {
-    struct lp_pending_init* p = &own.inits[g->init_count++];
-    p->init = inits[i];
-    p->out = out[i];
-    if (!copy_memory(&p->init)) return lp_group_no_memory();
+    g->out[g->init_count] = out[i];
+    g->inits[g->init_count] = inits[i];
+    if (!copy_memory(&g->inits[g->init_count++])) return lp_group_no_memory();
   }
   return ncclSuccess;
 }
 
 static ncclResult_t push_end(ncclComm_t comm, int32_t how) {
-  if (own.group.end_count == own.end_room) {
-    size_t room = 2 * own.end_room + 8;
-    struct lp_pending_end* bigger = realloc(own.ends, room * sizeof *bigger);
-    if (bigger == NULL) return lp_group_no_memory();
-    own.ends = bigger;
-    own.end_room = room;
-  }
-  own.group.ends = own.ends;
-  own.ends[own.group.end_count++] = (struct lp_pending_end){comm, how};
+  struct lp_group* g = &own.group;
+  struct lp_pending_end* more = realloc(g->ends, (g->end_count + 1) * sizeof *more);
+  if (more == NULL) return lp_group_no_memory();
+  g->ends = more;
+  g->ends[g->end_count++] = (struct lp_pending_end){comm, how};
   return ncclSuccess;
 }
 
@@ -184,29 +174,26 @@ ncclResult_t lp_group_add_end(ncclComm_t comm, int32_t how) {
 }
 
 void lp_group_forget(ncclComm_t comm) {
-  struct lp_call* calls = own.many != NULL ? own.many : own.few;
   struct lp_group* g = &own.group;
   size_t i, left = 0;
   for (i = 0; i < g->call_count; i++)
-    if (calls[i].comm != lp_handle(comm)) calls[left++] = calls[i];
+    if (g->calls[i].comm != lp_handle(comm)) g->calls[left++] = g->calls[i];
   g->call_count = left;
   for (i = left = 0; i < g->end_count; i++)
-    if (own.ends[i].comm != comm) own.ends[left++] = own.ends[i];
+    if (g->ends[i].comm != comm) g->ends[left++] = g->ends[i];
   g->end_count = left;
   if (own.last == lp_handle(comm)) own.last = 0;
 }
 
 void lp_group_reset(void) {
+  struct lp_group* g = &own.group;
   size_t i;
-  int depth = own.group.depth;
-  for (i = 0; i < own.group.init_count; i++) free_memory(&own.inits[i].init);
-  free(own.inits);
-  free(own.many);
-  free(own.ends);
-  own.group = (struct lp_group){.depth = depth};
-  own.inits = NULL;
-  own.many = NULL;
-  own.ends = NULL;
-  own.call_room = own.init_room = own.end_room = 0;
+  for (i = 0; i < g->init_count; i++) free_memory(&g->inits[i]);
+  free(g->inits);
+  free(g->out);
+  free(g->ends);
+  if (g->calls != own.few) free(g->calls);
+  *g = (struct lp_group){.depth = g->depth};
+  own.room = 0;
   own.last = 0;
 }

@@ -1,27 +1,7 @@
 /* The end of a group: runs what its thread has queued. */
 #include "other.h"
 
-#include <stdlib.h>
 #include <time.h>
-
-static ncclResult_t run_inits(const struct lp_group* g) {
-  struct lp_init* inits = malloc(g->init_count * sizeof *inits);
-  ncclComm_t** out = malloc(g->init_count * sizeof *out);
-  ncclResult_t rc;
-  size_t i;
-  if (inits != NULL && out != NULL) {
-    for (i = 0; i < g->init_count; i++) {
-      inits[i] = g->inits[i].init;
-      out[i] = g->inits[i].out;
-    }
-    rc = lp_init_now(inits, out, g->init_count);
-  } else {
-    rc = lp_group_no_memory();
-  }
-  free(inits);
-  free(out);
-  return rc;
-}
 
 /* Waits for what a communicator has in progress, and returns its result. LIGHTPATH_TIMEOUT bounds every such
  * operation. */
@@ -68,9 +48,9 @@ static void reset(void) {
 }
 
 LP_API(ncclResult_t, ncclGroupStart, (void)) {
-  if (lp_forked()) return lp_fail_forked();
-  lp_group()->depth++;
-  return ncclSuccess;
+  ncclResult_t rc = lp_check_fork();
+  if (rc == ncclSuccess) lp_group()->depth++;
+  return rc;
 }
 
 LP_API(ncclResult_t, ncclGroupEnd, (void)) {
@@ -86,10 +66,10 @@ LP_API(ncclResult_t, ncclGroupEnd, (void)) {
   rc = lp_other_group_end(NULL); /* the other library's calls run while ours do */
   if (rc == ncclSuccess) rc = g->error;
   rc = lp_interpose_group_end(rc);
-  if (rc == ncclSuccess && g->init_count > 0) rc = run_inits(g);
+  if (rc == ncclSuccess && g->init_count > 0) rc = lp_init_now(g->inits, g->out, g->init_count);
   if (rc == ncclSuccess && g->call_count > 0) rc = LP_CORE(run, g->calls, g->call_count);
   if (g->error == ncclSuccess && g->end_count > 0) rc = run_ends(g, rc);
-  if (g->kind != LP_GROUP_UNKNOWN || g->init_count > 0 || g->end_count > 0 || g->error != ncclSuccess) reset();
+  reset();
   return rc;
 }
 

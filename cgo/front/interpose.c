@@ -68,7 +68,10 @@ static void resolve(void) {
   RESOLVE(abort, ncclCommAbort);
   RESOLVE(destroy, ncclCommDestroy);
 #undef RESOLVE
-  complete = why == ncclSuccess && lp_other_makes();
+  (void)LP_OTHER(ncclCommInitRank, &why); /* lp_other_make calls these */
+  (void)LP_OTHER(ncclCommInitRankConfig, &why);
+  (void)LP_OTHER(ncclCommInitAll, &why);
+  complete = why == ncclSuccess;
 }
 
 ncclResult_t lp_interpose_check(void) {
@@ -80,7 +83,6 @@ ncclResult_t lp_interpose_check(void) {
 }
 
 void lp_interpose_attach(const struct lp_core* core, const struct lp_init* inits, size_t n) {
-  char err[LP_ERR_BYTES] = "";
   uint64_t* comms;
   size_t i, count = 0;
   if (!lp_other_interposes()) return;
@@ -89,7 +91,7 @@ void lp_interpose_attach(const struct lp_core* core, const struct lp_init* inits
   for (i = 0; i < n; i++)
     if (inits[i].comm != 0) comms[count++] = inits[i].comm; /* a split may make none */
   if (count > 0)
-    (void)core->interpose(comms, count, &table, err, sizeof err); /* a failure is reported by the communicators */
+    (void)core->interpose(comms, count, &table, NULL, 0); /* a failure is reported by the communicators */
   free(comms);
 }
 
@@ -113,8 +115,10 @@ static __thread struct {
   size_t count, room;
 } queue;
 
+/* Ends what an entry holds: its configuration, or an operator that the program has destroyed. */
 static void release(struct pending* p) {
   ncclConfigExt_t *ext, *next;
+  if (p->what == OPERATOR) lp_other_op_destroy(lp_comm(p->call.comm), p->op);
   if (p->config == NULL) return;
   for (ext = p->config->ext; ext != NULL; ext = next) {
     next = ext->next;
@@ -161,12 +165,6 @@ static struct pending* push(void) {
   return memset(&queue.list[queue.count++], 0, sizeof *queue.list);
 }
 
-static void empty(void) {
-  if (queue.list != queue.few) free(queue.list);
-  queue.list = NULL;
-  queue.count = 0;
-}
-
 /* Queues a call. It looks up the operator now, which may end before the group. */
 static ncclResult_t queue_call(const char* function, const struct lp_call* call, const ncclCollConfig_t* config,
                                bool interposed) {
@@ -187,11 +185,11 @@ ncclResult_t lp_interpose_call(const char* function, const struct lp_call* call,
   struct lp_call own = *call; /* the core writes the operator's factor into it */
   ncclRedOp_t op;
   ncclResult_t rc;
-  int32_t yes = 0;
+  bool yes = false;
   rc = LP_CORE(interposes, &own, &yes);
   if (rc != ncclSuccess) return lp_group_note(rc);
-  if (lp_group_open()) return lp_group_note(queue_call(function, &own, config, yes != 0));
-  if (yes != 0) return LP_CORE(run, &own, 1);
+  if (lp_group_open()) return lp_group_note(queue_call(function, &own, config, yes));
+  if (yes) return LP_CORE(run, &own, 1);
   rc = lp_other_op(function, call, &op);
   return rc == ncclSuccess ? lp_other_forward(function, call, op, config) : rc;
 }
@@ -236,15 +234,9 @@ static ncclResult_t pass_on(void) {
 
 ncclResult_t lp_interpose_group_end(ncclResult_t error) {
   ncclResult_t rc = error;
-  size_t i;
-  if (queue.count == 0) return rc;
   if (rc == ncclSuccess) rc = run_interposed();
   if (rc == ncclSuccess) rc = pass_on();
-  for (i = 0; i < queue.count; i++) {
-    if (queue.list[i].what == OPERATOR) lp_other_op_destroy(lp_comm(queue.list[i].call.comm), queue.list[i].op);
-    release(&queue.list[i]);
-  }
-  empty();
+  lp_interpose_forget(NULL);
   return rc;
 }
 
@@ -257,5 +249,7 @@ void lp_interpose_forget(ncclComm_t comm) {
       queue.list[left++] = queue.list[i];
   }
   queue.count = left;
-  if (left == 0) empty();
+  if (left > 0) return;
+  if (queue.list != queue.few) free(queue.list);
+  queue.list = NULL;
 }

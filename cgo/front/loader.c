@@ -67,7 +67,7 @@ static void load(void) {
   }
   *(void**)&table = dlsym(library, "lpCoreTable");
   t = table != NULL ? table(LP_CORE_ABI) : NULL;
-  if (t == NULL || t->abi != LP_CORE_ABI || t->size < sizeof *t || strcmp(t->version, LP_BUILD) != 0) {
+  if (t == NULL || strcmp(t->version, LP_BUILD) != 0) {
     snprintf(load_error, sizeof load_error,
              "%.600s (Lightpath %.30s) does not fit this libnccl.so.2 (Lightpath %s): install both from one build",
              path, t != NULL ? t->version : "of another interface", LP_BUILD);
@@ -79,19 +79,16 @@ static void load(void) {
   core = t;
 }
 
-bool lp_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
-
-ncclResult_t lp_fail_forked(void) {
+ncclResult_t lp_check_fork(void) {
+  if (!atomic_load_explicit(&forked, memory_order_relaxed)) return ncclSuccess;
   return lp_fail(ncclInvalidUsage,
                  "this process was forked after its parent had used NCCL, which cannot work: fork before the "
                  "first NCCL call, or start the child with exec (multiprocessing method \"spawn\" or \"forkserver\")");
 }
 
 const struct lp_core* lp_core(ncclResult_t* why) {
-  if (lp_forked()) {
-    *why = lp_fail_forked();
-    return NULL;
-  }
+  *why = lp_check_fork();
+  if (*why != ncclSuccess) return NULL;
   pthread_once(&load_once, load);
   if (core == NULL) *why = lp_fail(ncclSystemError, "%s", load_error);
   return core;

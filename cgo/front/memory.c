@@ -10,7 +10,7 @@ static ncclResult_t allocate_on_device(void** ptr, size_t size) {
   return size > PTRDIFF_MAX || !lp_cuda() ? ncclSuccess : LP_CORE(device_alloc, size, ptr);
 }
 
-static ncclResult_t free_on_device(void* ptr, int32_t* known) {
+static ncclResult_t free_on_device(void* ptr, bool* known) {
   return lp_cuda() ? LP_CORE(device_free, ptr, known) : ncclSuccess;
 }
 
@@ -28,7 +28,7 @@ LP_API(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size)) {
 
 LP_API(ncclResult_t, ncclMemFree, (void* ptr)) {
   ncclResult_t rc;
-  int32_t on_device = 0;
+  bool on_device = false;
   if (ptr == NULL) return ncclSuccess;
   if (lp_other_device(ptr)) LP_FORWARD(ncclMemFree, ptr);
   rc = free_on_device(ptr, &on_device);

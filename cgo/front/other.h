@@ -61,8 +61,6 @@ bool lp_other_device(const void* p);
 
 /* Makes communicators of it, all or none. Returns its ncclResult_t. */
 int lp_other_make(struct lp_other_init* inits, size_t n);
-/* Whether it has the functions for that. */
-bool lp_other_makes(void);
 
 /* ---- other_comm.c: its communicators and operators ---- */
 
@@ -70,8 +68,8 @@ bool lp_other_makes(void);
 void lp_other_attach(const struct lp_core* core, const struct lp_init* inits, size_t n);
 /* Its communicator for ours. NULL sets *why and the last error. */
 ncclComm_t lp_other_comm(const char* function, ncclComm_t ours, ncclResult_t* why);
-/* Calls ncclCommFinalize, Destroy or Abort of it, by name. gone: our handle ends, too. */
-ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone);
+/* Does LP_FINALIZE, LP_DESTROY or LP_ABORT to its communicator. */
+ncclResult_t lp_other_end(ncclComm_t ours, int32_t how);
 /* Stops the work of its communicator. */
 ncclResult_t lp_other_revoke(ncclComm_t ours, int flags);
 /* The same for a communicator from which only others will be made. */

@@ -186,15 +186,17 @@ static ncclComm_t forget(ncclComm_t ours) {
   return other;
 }
 
-ncclResult_t lp_other_end(const char* function, ncclComm_t ours, bool gone) {
+ncclResult_t lp_other_end(ncclComm_t ours, int32_t how) {
+  static const char* const functions[] = {
+      [LP_FINALIZE] = "ncclCommFinalize", [LP_DESTROY] = "ncclCommDestroy", [LP_ABORT] = "ncclCommAbort"};
   ncclResult_t rc = ncclSuccess;
   ncclResult_t (*end)(ncclComm_t);
   ncclComm_t other;
   if (!lp_other()) return ncclSuccess;
-  other = gone ? forget(ours) : other_of(ours);
+  other = how == LP_FINALIZE ? other_of(ours) : forget(ours); /* else our handle ends, too */
   if (other == NULL) return ncclSuccess;
-  *(void**)&end = lp_other_symbol(function, &rc);
-  return end == NULL ? rc : lp_other_result(function, end(other));
+  *(void**)&end = lp_other_symbol(functions[how], &rc);
+  return end == NULL ? rc : lp_other_result(functions[how], end(other));
 }
 
 ncclResult_t lp_other_revoke(ncclComm_t ours, int flags) {

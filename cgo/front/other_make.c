@@ -70,12 +70,6 @@ static ncclResult_t make_rest(struct lp_other_init* inits, ncclComm_t* made, siz
   return rc != ncclSuccess ? rc : end;
 }
 
-bool lp_other_makes(void) {
-  ncclResult_t why = ncclSuccess;
-  return LP_OTHER(ncclCommInitRank, &why) != NULL && LP_OTHER(ncclCommInitRankConfig, &why) != NULL &&
-         LP_OTHER(ncclCommInitAll, &why) != NULL && LP_OTHER(ncclCommAbort, &why) != NULL;
-}
-
 int lp_other_make(struct lp_other_init* inits, size_t n) {
   ncclComm_t* made = calloc(n, sizeof *made);
   ncclResult_t rc = made != NULL ? ncclSuccess : ncclSystemError, none = ncclSuccess;

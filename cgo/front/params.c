@@ -5,7 +5,6 @@
 #include "front.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +27,6 @@ static const char* value_of(const struct ncclParamHandle* p) {
   return v != NULL && v[0] != '\0' ? v : p->fallback;
 }
 
-/* The entry of a handle, by its address. NULL for a handle of another library. */
-static const struct ncclParamHandle* entry(ncclParamHandle_t h) {
-  const struct ncclParamHandle* p;
-  for (p = params; p < params + PARAMS; p++)
-    if (p == h) return p;
-  return NULL;
-}
-
 LP_API(ncclResult_t, ncclParamBind, (ncclParamHandle_t* out, const char* key)) {
   int i;
   if (out == NULL) return lp_fail(ncclInvalidArgument, "ncclParamBind: out is NULL");
@@ -49,8 +40,12 @@ LP_API(ncclResult_t, ncclParamBind, (ncclParamHandle_t* out, const char* key)) {
   return lp_fail(ncclInvalidArgument, "ncclParamBind: Lightpath has no parameter \"%s\"", key);
 }
 
+/* Checks a handle, which may be of another library, and where the value goes. */
 static ncclResult_t check(const char* function, ncclParamHandle_t h, const void* out) {
-  if (entry(h) == NULL) return lp_fail(ncclInvalidArgument, "%s: h is not from ncclParamBind", function);
+  int i;
+  for (i = 0; i < PARAMS && &params[i] != h; i++) {
+  }
+  if (i == PARAMS) return lp_fail(ncclInvalidArgument, "%s: h is not from ncclParamBind", function);
   if (out == NULL) return lp_fail(ncclInvalidArgument, "%s: out is NULL", function);
   return ncclSuccess;
 }
@@ -97,18 +92,20 @@ static const char* keep(char* room, size_t size, const struct ncclParamHandle* p
 LP_API(ncclResult_t, ncclParamGetStr, (ncclParamHandle_t h, const char** out)) {
   static __thread char room[4096];
   ncclResult_t rc = check("ncclParamGetStr", h, out);
-  if (rc == ncclSuccess) *out = keep(room, sizeof room, entry(h));
+  if (rc == ncclSuccess) *out = keep(room, sizeof room, h);
   return rc;
 }
 
 LP_API(ncclResult_t, ncclParamGet, (ncclParamHandle_t h, void* out, int maxLen, int* len)) {
   ncclResult_t rc = check("ncclParamGet", h, out);
+  const char* value;
   size_t need;
   if (rc != ncclSuccess) return rc;
-  need = strlen(value_of(entry(h))) + 1;
-  if (maxLen < 0 || need > (size_t)maxLen || need > INT_MAX)
+  value = value_of(h);
+  need = strlen(value) + 1;
+  if (maxLen < 0 || need > (size_t)maxLen)
     return lp_fail(ncclInvalidArgument, "ncclParamGet: %s needs %zu bytes, maxLen is %d", h->name, need, maxLen);
-  memcpy(out, value_of(entry(h)), need);
+  memcpy(out, value, need);
   if (len != NULL) *len = (int)need;
   return ncclSuccess;
 }
@@ -120,7 +117,7 @@ LP_API(ncclResult_t, ncclParamGetParameter, (const char* key, const char** value
   if (value == NULL) return lp_fail(ncclInvalidArgument, "ncclParamGetParameter: value is NULL");
   rc = pncclParamBind(&h, key);
   if (rc != ncclSuccess) return rc;
-  *value = keep(room, sizeof room, entry(h));
+  *value = keep(room, sizeof room, h);
   if (valueLen != NULL) *valueLen = (int)strlen(*value);
   return ncclSuccess;
 }

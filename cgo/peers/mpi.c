@@ -22,10 +22,6 @@ static MPI_Datatype mpi_type(ncclDataType_t t) {
   }
 }
 
-static int reduces(const struct run *r) {
-  return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
-}
-
 /* The type of a call that only copies elements: any type of their size. */
 static MPI_Datatype carrier(const struct run *r) {
   if (reduces(r) || mpi_type(r->type) != MPI_DATATYPE_NULL) return mpi_type(r->type);
@@ -54,9 +50,7 @@ const char *lib_name(void) {
 }
 
 const char *lib_unsupported(const struct run *r) {
-  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV || r->coll == ALLTOALLV)
-    return "not one of the collectives that are compared";
-  if (r->inplace && r->coll != BROADCAST) return "runs out of place only";
+  if (peer_refuses(r)) return peer_refuses(r);
   if (r->count > INT32_MAX) return "counts are int";
   if (reduces(r) && mpi_op(r->op) == MPI_OP_NULL) return "no such operator";
   if (reduces(r) && mpi_type(r->type) == MPI_DATATYPE_NULL) return "no such element type";

@@ -8,6 +8,9 @@
 void peer_open(const struct worker *w);
 void peer_close(const struct worker *w);
 
+/* Why no program of this folder makes r's calls, or NULL. */
+const char *peer_refuses(const struct run *r);
+
 /* Ends the process unless result is MPI_SUCCESS. */
 void mpi_check(const struct worker *w, const char *what, int result);
 

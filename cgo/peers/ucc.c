@@ -79,10 +79,6 @@ void peer_close(const struct worker *w) {
 
 /* ---- Calls ---- */
 
-static int reduces(const struct run *r) {
-  return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
-}
-
 /* 0, or -1 if UCC has no such type. */
 static int ucc_type(ncclDataType_t t, ucc_datatype_t *type) {
   switch (t) {
@@ -116,9 +112,7 @@ const char *lib_name(void) { return "UCC " UCC_VERSION_STRING; }
 const char *lib_unsupported(const struct run *r) {
   ucc_datatype_t type;
   ucc_reduction_op_t op;
-  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV || r->coll == ALLTOALLV)
-    return "not one of the collectives that are compared";
-  if (r->inplace && r->coll != BROADCAST) return "runs out of place only";
+  if (peer_refuses(r)) return peer_refuses(r);
   if (reduces(r) && ucc_operator(r->op, &op) != 0) return "no such operator";
   if (ucc_type(r->type, &type) != 0) return "no such element type";
   return NULL;

@@ -25,6 +25,12 @@ void lib_free(const struct worker *w, void *mem, size_t bytes) {
   mpi_check(w, "MPI_Free_mem", MPI_Free_mem(mem));
 }
 
+const char *peer_refuses(const struct run *r) {
+  if (r->coll == GATHER || r->coll == SCATTER || r->coll == SENDRECV || r->coll == ALLTOALLV)
+    return "not one of the collectives that are compared";
+  return r->inplace && r->coll != BROADCAST ? "runs out of place only" : NULL;
+}
+
 int main(int argc, char **argv) {
   static struct job job;
   if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
@@ -43,11 +49,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   peer_open(&w);
-  int bad = 0;
-  if (*job.commands)
-    bad = work_session(&w, &job);
-  else
-    work_through(&w, &job);
+  int bad = work(&w, &job);
   peer_close(&w);
   MPI_Finalize();
   free(w.bar);

@@ -75,12 +75,10 @@ func (p *profiler) Begin(number uint64, all []recorder.Profiled) {
 	for i := range all {
 		c := &all[i]
 		call := C.struct_lpp_call{
-			root: C.int(c.Root), seq: C.uint64_t(c.Seq), count: C.uint64_t(c.Count), bytes: C.uint64_t(c.Bytes),
+			message: C._Bool(c.Message), root: C.int(c.Root),
+			seq: C.uint64_t(c.Seq), count: C.uint64_t(c.Count), bytes: C.uint64_t(c.Bytes),
 			function: intern(c.Function), _type: intern(typeNames[c.Type]), algorithm: intern(c.Algorithm),
 			function_number: functionNumber(c.Function), type_number: C.int(c.Type), op: C.int(c.Op),
-		}
-		if c.Message {
-			call.message = 1
 		}
 		op.calls = append(op.calls, C.lpp_begin(op.p, op.group, call, now))
 	}

@@ -3,6 +3,7 @@
 #define LP_PLUGINS_PROFILER_CALLS_H
 
 #include "profiler.h"
+#include <stdbool.h>
 
 /* A plugin for a rank of a communicator. mask: the events that the plugin wants, as an operation begins. */
 struct lpp {
@@ -18,7 +19,8 @@ struct lpp_init lpp_init(struct lpp p, int *mask, int nodes, int ranks);
 
 /* A call: a collective, or a message if message is set; root is its peer then. Version 1 has numbers, not names. */
 struct lpp_call {
-	int message, root;
+	bool message;
+	int root;
 	uint64_t seq, count, bytes;
 	const char *function, *type, *algorithm;
 	int function_number, type_number, op;

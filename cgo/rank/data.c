@@ -11,6 +11,8 @@ size_t type_size(ncclDataType_t t) {
   return sizes[t];
 }
 
+int reduces(const struct run *r) { return r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER; }
+
 static int is_float(ncclDataType_t t) { return t >= ncclFloat16; }
 static int is_signed(ncclDataType_t t) { return is_float(t) || t == ncclInt8 || t == ncclInt32 || t == ncclInt64; }
 static int is_fp8(ncclDataType_t t) { return t == ncclFloat8e4m3 || t == ncclFloat8e5m2; }
@@ -33,15 +35,14 @@ static int has_place(int rank, uint64_t i, int n) {
  * floats 64: they hold powers of two up to 2^15, and 2^127. */
 static int value(const struct run *r, int rank, uint64_t i) {
   uint32_t h = hash(rank, i);
-  int reduces = r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER;
   int narrow = is_fp8(r->type) || r->type == ncclFloat16;
   int large = !is_float(r->type) || has_place(rank, i, narrow ? 8 : 64);
-  if (reduces && r->op == ncclProd) return (h & 7) == 0 && large ? 2 : 1;
+  if (reduces(r) && r->op == ncclProd) return (h & 7) == 0 && large ? 2 : 1;
   if (is_fp8(r->type)) return (h & 3) == 0 && large;
   return (int)(h % 5) - (is_signed(r->type) ? 2 : 0);
 }
 
-/* Small float formats: exponent and mantissa bits, largest finite value. */
+/* The bits of small floats: exponent and mantissa. */
 struct format {
   int exp, man;
 };
@@ -110,6 +111,11 @@ static int int_matches(const void *buf, ncclDataType_t t, uint64_t i, int64_t wa
   }
 }
 
+/* Whether element i of the buffer, of any type, has this value. */
+static int matches(const void *buf, ncclDataType_t t, uint64_t i, int64_t want) {
+  return is_float(t) ? load_float(buf, t, i) == (double)want : int_matches(buf, t, i, want);
+}
+
 static int per_rank(enum collective c) { return c == ALLGATHER || c == GATHER; }
 
 uint64_t send_count(const struct run *r, int world) {
@@ -176,7 +182,7 @@ static void source(const struct run *r, int rank, int world, uint64_t i, int *fr
 }
 
 /* Rank s's elements for d lie in its buffer after those for the ranks before d. */
-uint64_t matrix_offset(const struct run *r, int world, int s, int d) {
+static uint64_t matrix_offset(const struct run *r, int world, int s, int d) {
   uint64_t at = 0;
   for (int q = 0; q < d; q++) at += r->matrix[(size_t)s * world + q];
   return at;
@@ -186,10 +192,7 @@ static uint64_t exchange_wrong(const void *recv, const struct run *r, int rank, 
   uint64_t wrong = 0, i = 0;
   for (int s = 0; s < world; s++) {
     uint64_t n = r->matrix[(size_t)s * world + rank], at = matrix_offset(r, world, s, rank);
-    for (uint64_t k = 0; k < n; k++, i++) {
-      int want = value(r, s, at + k);
-      wrong += is_float(r->type) ? load_float(recv, r->type, i) != want : !int_matches(recv, r->type, i, want);
-    }
+    for (uint64_t k = 0; k < n; k++, i++) wrong += !matches(recv, r->type, i, value(r, s, at + k));
   }
   return wrong;
 }
@@ -199,7 +202,7 @@ uint64_t count_wrong(const void *recv, const struct run *r, int rank, int world)
   if (r->coll == ALLTOALLV) return exchange_wrong(recv, r, rank, world);
   uint64_t wrong = 0, n = recv_count(r, world);
   for (uint64_t i = 0; i < n; i++) {
-    if (r->coll == ALLREDUCE || r->coll == REDUCE || r->coll == REDUCESCATTER) {
+    if (reduces(r)) {
       uint64_t at = r->coll == REDUCESCATTER ? (uint64_t)rank * r->count + i : i;
       wrong += !reduction_matches(recv, r, i, at, world);
       continue;
@@ -207,8 +210,7 @@ uint64_t count_wrong(const void *recv, const struct run *r, int rank, int world)
     int from;
     uint64_t at;
     source(r, rank, world, i, &from, &at);
-    int want = value(r, from, at);
-    wrong += is_float(r->type) ? load_float(recv, r->type, i) != want : !int_matches(recv, r->type, i, want);
+    wrong += !matches(recv, r->type, i, value(r, from, at));
   }
   return wrong;
 }

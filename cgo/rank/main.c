@@ -80,12 +80,7 @@ static int rank_run(int rank) {
   ncclComm_t comm;
   check(&w, "ncclCommInitRank", ncclCommInitRank(&comm, job.world, unique_id, rank));
   w.comm = comm;
-  int bad = 0;
-  if (*job.commands) {
-    bad = work_session(&w, &job);
-  } else {
-    work_through(&w, &job);
-  }
+  int bad = work(&w, &job);
   check(&w, "ncclCommFinalize", ncclCommFinalize(comm));
   check(&w, "ncclCommDestroy", ncclCommDestroy(comm));
   free(w.bar);

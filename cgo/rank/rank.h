@@ -129,10 +129,9 @@ void *lib_alloc(const struct worker *w, size_t bytes);
 void lib_free(const struct worker *w, void *mem, size_t bytes);
 const char *lib_name(void);
 
-/* run.c: makes a job's runs, and reports each. Ranks of one process may call these at the same time. */
-void work_through(struct worker *w, const struct job *job);
-/* The same for runs from the job's socket. 0, or -1 after a line on standard error. */
-int work_session(struct worker *w, const struct job *job);
+/* run.c: makes the runs of the job, or of its socket, and reports each. Ranks of one process may call this at the same
+ * time. 0, or -1 after a line on standard error. */
+int work(struct worker *w, const struct job *job);
 _Noreturn void rank_fail(const struct worker *w, const char *what, int result, const char *text);
 
 /* device.c: buffers of a device, over the CUDA driver. Makes the context of the device (-1: by the rank) current on the
@@ -148,14 +147,14 @@ ncclResult_t nccl_call(const struct run *r, int rank, int world, struct buffers 
 const char *nccl_lacks(const struct run *r);
 
 /* data.c: patterns and the oracle. Every function is pure. */
+/* Whether the call combines elements of different ranks. */
+int reduces(const struct run *r);
 /* The call's pointers, in place by NCCL's rules. */
 struct buffers place(const struct run *r, int rank, struct buffers b);
 size_t type_size(ncclDataType_t t);
 /* Elements of the send and receive buffer of one rank. */
 uint64_t send_count(const struct run *r, int world);
 uint64_t recv_count(const struct run *r, int world);
-/* The index of rank d's elements in the send buffer of rank s of an alltoallv. */
-uint64_t matrix_offset(const struct run *r, int world, int s, int d);
 /* Fills n elements with the pattern of `rank`. */
 void fill(void *buf, const struct run *r, int rank, uint64_t n);
 /* Counts the wrong elements of the receive buffer. */

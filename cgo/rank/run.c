@@ -38,26 +38,40 @@ static void *scratch(const struct worker *w, size_t bytes) {
   return p;
 }
 
+/* Bytes of the buffers of a rank. */
+struct sizes {
+  size_t send, recv;
+};
+
+static struct sizes sizes_of(const struct run *r, int world) {
+  size_t size = type_size(r->type);
+  return (struct sizes){send_count(r, world) * size, recv_count(r, world) * size};
+}
+
+static struct sizes larger(struct sizes a, struct sizes b) {
+  return (struct sizes){a.send > b.send ? a.send : b.send, a.recv > b.recv ? a.recv : b.recv};
+}
+
 /* Writes the input, and spoils the receive buffer. Without a check, buffers of a device keep what they hold. */
 static void prepare(const struct worker *w, const struct run *r, struct buffers b, struct buffers at) {
   if (!r->check && w->memory->put) return;
-  size_t received = recv_count(r, w->world) * type_size(r->type), sent = send_count(r, w->world) * type_size(r->type);
+  struct sizes n = sizes_of(r, w->world);
   if (!w->memory->put) {
-    memset(b.recv, 0xA5, received);
+    memset(b.recv, 0xA5, n.recv);
     fill(at.send, r, w->rank, send_count(r, w->world));
     return;
   }
-  void *host = scratch(w, received > sent ? received : sent);
-  memset(host, 0xA5, received);
-  w->memory->put(w, b.recv, host, received);
+  void *host = scratch(w, n.recv > n.send ? n.recv : n.send);
+  memset(host, 0xA5, n.recv);
+  w->memory->put(w, b.recv, host, n.recv);
   fill(host, r, w->rank, send_count(r, w->world));
-  w->memory->put(w, at.send, host, sent);
+  w->memory->put(w, at.send, host, n.send);
   free(host);
 }
 
 static uint64_t wrong_in(const struct worker *w, const struct run *r, const char *recv) {
   if (!w->memory->get) return count_wrong(recv, r, w->rank, w->world);
-  size_t received = recv_count(r, w->world) * type_size(r->type);
+  size_t received = sizes_of(r, w->world).recv;
   void *host = scratch(w, received);
   w->memory->get(w, host, recv, received);
   uint64_t wrong = count_wrong(host, r, w->rank, w->world);
@@ -207,19 +221,6 @@ const struct memory library_memory = {
 const struct memory plain_memory = {
     .obtain = plain_obtain, .give_back = plain_give_back, .start = clock_start, .stop = clock_stop};
 
-struct sizes {
-  size_t send, recv;
-};
-
-static struct sizes sizes_of(const struct run *r, int world) {
-  size_t size = type_size(r->type);
-  return (struct sizes){send_count(r, world) * size, recv_count(r, world) * size};
-}
-
-static struct sizes larger(struct sizes a, struct sizes b) {
-  return (struct sizes){a.send > b.send ? a.send : b.send, a.recv > b.recv ? a.recv : b.recv};
-}
-
 static struct buffers obtain(const struct worker *w, struct sizes n) {
   return (struct buffers){w->memory->obtain(w, n.send), w->memory->obtain(w, n.recv)};
 }
@@ -229,7 +230,7 @@ static void give_back(const struct worker *w, struct buffers b, struct sizes n) 
   w->memory->give_back(w, b.recv, n.recv);
 }
 
-void work_through(struct worker *w, const struct job *job) {
+static void work_through(struct worker *w, const struct job *job) {
   struct sizes need = {1, 1};
   for (size_t i = 0; i < job->nruns; i++) need = larger(need, sizes_of(&job->runs[i], w->world));
   struct buffers b = obtain(w, need);
@@ -249,7 +250,7 @@ static int dial(const char *path) {
   return fd;
 }
 
-int work_session(struct worker *w, const struct job *job) {
+static int work_session(struct worker *w, const struct job *job) {
   int fd = dial(job->commands);
   FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
   FILE *out = fd < 0 ? NULL : fdopen(dup(fd), "w");
@@ -292,4 +293,10 @@ int work_session(struct worker *w, const struct job *job) {
   fclose(w->out);
   w->out = stdout;
   return bad;
+}
+
+int work(struct worker *w, const struct job *job) {
+  if (*job->commands) return work_session(w, job);
+  work_through(w, job);
+  return 0;
 }

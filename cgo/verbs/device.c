@@ -23,7 +23,7 @@ int lpv_name(int i, char *name, size_t size)
 }
 
 /* Only the driver of soft-RoCE gives its devices the attribute parent: the network interface below. */
-static int is_soft(const struct ibv_device *d)
+static bool is_soft(const struct ibv_device *d)
 {
 	char path[PATH_MAX];
 	int n = snprintf(path, sizeof path, "%s/parent", d->ibdev_path);
@@ -131,30 +131,29 @@ int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *typ
 	return 0;
 }
 
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey,
-		 uint32_t *rkey)
+enum { BY_PEERS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE };
+
+/* The result of a registration that has returned mr. */
+static int registered(struct ibv_mr *mr, struct lpv_region *r)
 {
-	errno = 0;
-	*mr = lpv.reg_mr(d->pd, at, size, written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
-	if (!*mr)
+	if (!mr)
 		return failed();
-	*lkey = (*mr)->lkey;
-	*rkey = (*mr)->rkey;
+	*r = (struct lpv_region){mr, mr->lkey, mr->rkey};
 	return 0;
 }
 
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr,
-		     uint32_t *lkey, uint32_t *rkey)
+int lpv_register(struct lpv_device *d, void *at, size_t size, bool written, struct lpv_region *r)
+{
+	errno = 0;
+	return registered(lpv.reg_mr(d->pd, at, size, written ? BY_PEERS : 0), r);
+}
+
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct lpv_region *r)
 {
 	if (!lpv.reg_dmabuf_mr)
 		return ENOTSUP;
 	errno = 0;
-	*mr = lpv.reg_dmabuf_mr(d->pd, offset, size, at, fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	if (!*mr)
-		return failed();
-	*lkey = (*mr)->lkey;
-	*rkey = (*mr)->rkey;
-	return 0;
+	return registered(lpv.reg_dmabuf_mr(d->pd, offset, size, at, fd, BY_PEERS), r);
 }
 
-int lpv_deregister(struct ibv_mr *mr) { return lpv.dereg_mr(mr); }
+int lpv_deregister(struct lpv_region *r) { return lpv.dereg_mr(r->mr); }

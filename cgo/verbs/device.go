@@ -36,8 +36,7 @@ func (d *device) Port(port int) (rdma.PortInfo, error) {
 	}
 	info := rdma.PortInfo{
 		Active: p.state == 4, State: "unknown", MTU: int(p.mtu), LID: uint16(p.lid),
-		Ethernet: p.ethernet != 0, GIDs: int(p.gids),
-		Soft: d.d.soft != 0,
+		Ethernet: bool(p.ethernet), GIDs: int(p.gids), Soft: bool(d.d.soft),
 	}
 	if p.state >= 0 && int(p.state) < len(portStates) {
 		info.State = portStates[p.state]
@@ -85,19 +84,11 @@ func (d *device) EventFD() int { return int(d.d.events) }
 func (d *device) Close() error { return wrap(C.lpv_close(&d.d), "close %s", d.name) }
 
 // region is an [rdma.Region].
-type region struct {
-	mr         *C.struct_ibv_mr
-	lkey, rkey C.uint32_t
-}
+type region struct{ r C.struct_lpv_region }
 
 func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 	r := &region{}
-	remote := C.int(0)
-	if written {
-		remote = 1
-	}
-	rc := C.lpv_register(&d.d, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), remote, &r.mr, &r.lkey, &r.rkey)
-	if rc != 0 {
+	if rc := C.lpv_register(&d.d, unsafe.Pointer(&mem[0]), C.size_t(len(mem)), C._Bool(written), &r.r); rc != 0 {
 		return nil, wrap(rc, "%s: register memory", d.name)
 	}
 	return r, nil
@@ -106,7 +97,7 @@ func (d *device) Register(mem []byte, written bool) (rdma.Region, error) {
 // RegisterBuf implements [rdma.Device].
 func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.Region, error) {
 	r := &region{}
-	rc := C.lpv_register_buf(&d.d, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(at), &r.mr, &r.lkey, &r.rkey)
+	rc := C.lpv_register_buf(&d.d, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(at), &r.r)
 	if rc == C.int(syscall.ENOTSUP) || rc == C.int(syscall.ENOSYS) {
 		return nil, fmt.Errorf("verbs: %s: register a dma-buf: the device, its kernel driver or libibverbs "+
 			"(rdma-core 34 or later is needed) takes none: %w", d.name, syscall.Errno(rc))
@@ -117,8 +108,8 @@ func (d *device) RegisterBuf(fd int, offset uint64, size int, at uint64) (rdma.R
 	return r, nil
 }
 
-func (r *region) Keys() (local, remote uint32) { return uint32(r.lkey), uint32(r.rkey) }
-func (r *region) Close() error                 { return wrap(C.lpv_deregister(r.mr), "deregister memory") }
+func (r *region) Keys() (local, remote uint32) { return uint32(r.r.lkey), uint32(r.r.rkey) }
+func (r *region) Close() error                 { return wrap(C.lpv_deregister(&r.r), "deregister memory") }
 
 // cq is an [rdma.CQ] with its own event channel.
 type cq struct{ c C.struct_lpv_cq }

@@ -62,11 +62,11 @@ int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room)
 	return n;
 }
 
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
-	   struct ibv_qp **qp, uint32_t *number)
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, bool unacknowledged, int port, int sends, int recvs,
+	   struct lpv_qp *q)
 {
 	struct ibv_qp_init_attr init;
-	do { /* a device tells its limit of inline data only by refusing more */
+	for (;; q->inlined /= 2) { /* a device tells its limit of inline data only by refusing more */
 		memset(&init, 0, sizeof init);
 		init.send_cq = init.recv_cq = cq;
 		init.qp_type = unacknowledged ? IBV_QPT_UC : IBV_QPT_RC;
@@ -74,20 +74,22 @@ int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port
 		init.cap.max_recv_wr = recvs;
 		init.cap.max_send_sge = 2; /* a header, and its data */
 		init.cap.max_recv_sge = 1;
-		init.cap.max_inline_data = *inlined;
+		init.cap.max_inline_data = q->inlined;
 		errno = 0;
-		*qp = lpv.create_qp(d->pd, &init);
-	} while (!*qp && (*inlined /= 2) > 0);
-	if (!*qp)
+		q->qp = lpv.create_qp(d->pd, &init);
+		if (q->qp || q->inlined == 0)
+			break;
+	}
+	if (!q->qp)
 		return failed();
-	*inlined = init.cap.max_inline_data;
-	*number = (*qp)->qp_num;
+	q->inlined = init.cap.max_inline_data;
+	q->number = q->qp->qp_num;
 
 	struct ibv_qp_attr attr = {
 	    .qp_state = IBV_QPS_INIT, .port_num = port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-	int rc = lpv.modify_qp(*qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	int rc = lpv.modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	if (rc)
-		lpv.destroy_qp(*qp);
+		lpv.destroy_qp(q->qp);
 	return rc;
 }
 

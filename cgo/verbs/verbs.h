@@ -3,6 +3,7 @@
 #ifndef LP_VERBS_H
 #define LP_VERBS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,9 +15,12 @@ struct ibv_cq;
 struct ibv_qp;
 
 /* soft: the device is soft-RoCE. events: the descriptor of its events, non-blocking. */
-struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; int soft, events; };
+struct lpv_device { struct ibv_context *context; struct ibv_pd *pd; bool soft; int events; };
 struct lpv_cq { struct ibv_comp_channel *channel; struct ibv_cq *cq; int fd; };
-struct lpv_port { int state, mtu, lid, ethernet, gids; };
+struct lpv_port { int state, mtu, lid, gids; bool ethernet; };
+struct lpv_region { struct ibv_mr *mr; uint32_t lkey, rkey; };
+/* inlined: the most bytes of inline data. */
+struct lpv_qp { struct ibv_qp *qp; uint32_t number; int inlined; };
 
 /* rdma.SendRequest and rdma.Completion, field by field. device.go checks their sizes. */
 struct lpv_send {
@@ -29,7 +33,8 @@ enum { LPV_SIGNALED = 1, LPV_INLINE = 2, LPV_IMMEDIATE = 4 };
 struct lpv_path {
 	uint8_t peer_gid[16];
 	uint32_t peer_qpn, peer_psn, psn;
-	int port, gid_index, ethernet, peer_lid, mtu;
+	bool ethernet;
+	int port, gid_index, peer_lid, mtu;
 	int traffic_class, service_level, timeout, retries;
 };
 
@@ -49,13 +54,11 @@ int lpv_gid(struct lpv_device *d, int port, int index, uint8_t gid[16], int *typ
 enum { LPV_OTHER, LPV_DEVICE_FATAL, LPV_QUEUE_FAILED, LPV_CQ_FAILED, LPV_PORT_DOWN, LPV_PORT_UP, LPV_ADDRESS_MOVED };
 int lpv_event(struct lpv_device *d, int *kind, uint32_t *number);
 
-int lpv_register(struct lpv_device *d, void *at, size_t size, int written, struct ibv_mr **mr, uint32_t *lkey,
-		 uint32_t *rkey);
+int lpv_register(struct lpv_device *d, void *at, size_t size, bool written, struct lpv_region *r);
 /* lpv_register_buf registers a part of a dma-buf, which peers may write to. ENOTSUP: the library has no such
  * function. */
-int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct ibv_mr **mr,
-		     uint32_t *lkey, uint32_t *rkey);
-int lpv_deregister(struct ibv_mr *mr);
+int lpv_register_buf(struct lpv_device *d, int fd, uint64_t offset, size_t size, uint64_t at, struct lpv_region *r);
+int lpv_deregister(struct lpv_region *r);
 
 int lpv_cq(struct lpv_device *d, int entries, struct lpv_cq *cq);
 int lpv_cq_arm(struct lpv_cq *cq);
@@ -65,10 +68,9 @@ int lpv_cq_close(struct lpv_cq *cq);
 /* lpv_poll returns how many completions it wrote, or a negative number. */
 int lpv_poll(struct ibv_cq *cq, struct lpv_done *done, int room);
 
-/* lpv_qp creates a queue pair, of type UC if unacknowledged, else RC. It lowers *inlined, the bytes of inline data,
- * to the device's limit. */
-int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, int unacknowledged, int port, int sends, int recvs, int *inlined,
-	   struct ibv_qp **qp, uint32_t *number);
+/* lpv_qp creates a queue pair, of type UC if unacknowledged, else RC. It lowers q->inlined to the device's limit. */
+int lpv_qp(struct lpv_device *d, struct ibv_cq *cq, bool unacknowledged, int port, int sends, int recvs,
+	   struct lpv_qp *q);
 int lpv_connect(struct ibv_qp *qp, const struct lpv_path *path);
 int lpv_qp_close(struct ibv_qp *qp);
 /* lpv_post_send sets *count to the number of requests posted. */

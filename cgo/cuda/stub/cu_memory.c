@@ -228,11 +228,6 @@ STUB_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t 
   return copy(dst, (uintptr_t)src, size, stream, COPY_IN);
 }
 
-STUB_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
-  BEGIN();
-  return copy(dst, src, size, stream, COPY_WITHIN);
-}
-
 STUB_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream) {
   BEGIN();
   return copy(dst, src, size, stream, COPY_ANY);

@@ -36,14 +36,19 @@ static bool satisfied(const struct op *op) {
 }
 
 /* How often a wait looks at its word before it sleeps between looks: STUB_CUDA_LOOKS. A device never sleeps. */
-static unsigned long looks(void) {
+static unsigned long looks;
+static pthread_once_t once = PTHREAD_ONCE_INIT; /* a program may be setting variables while waits begin */
+
+static void configure(void) {
   const char *n = getenv("STUB_CUDA_LOOKS");
-  return n == NULL ? 0 : strtoul(n, NULL, 10);
+  if (n != NULL) looks = strtoul(n, NULL, 10);
 }
 
 static void await_word(const struct op *op) {
   const struct timespec pause = {0, 20000};
-  unsigned long left = looks();
+  unsigned long left;
+  pthread_once(&once, configure);
+  left = looks;
   if (!satisfied(op)) stub_end_turn();
   while (!satisfied(op))
     if (left == 0) nanosleep(&pause, NULL);

@@ -29,7 +29,7 @@
 #define MAX_QUEUES 32
 #define KEY_SHIFT 36 /* a key is the number of a file and an offset in it */
 
-enum copy_kind { COPY_OUT, COPY_IN, COPY_WITHIN, COPY_ANY, COPY_ROWS, COPIES };
+enum copy_kind { COPY_OUT, COPY_IN, COPY_ANY, COPY_ROWS, COPIES };
 
 struct CUctx_st {
   unsigned long long id; /* from 1 */

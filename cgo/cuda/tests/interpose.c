@@ -96,6 +96,23 @@ static void mixed(struct rank* r) {
   CHECK(counted().tag == 9 && strcmp(counted().algorithm, "ring") == 0);
 }
 
+/* A group that is only simulated ends the operators that its program has destroyed. */
+static void simulated(struct rank* r) {
+  CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING);
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  float *a = gpu_alloc(BYTES), scalar = 3;
+  long before = counted().operators;
+  ncclRedOp_t op;
+  meet();
+  OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, r->comm));
+  OK(ncclGroupStart());
+  OK(ncclReduce(a, a, N, ncclFloat, op, 0, r->comm, (cudaStream_t)s)); /* passed on */
+  OK(ncclRedOpDestroy(op, r->comm));
+  OK(ncclGroupSimulateEnd(&info));
+  meet();
+  CHECK(counted().operators == before);
+}
+
 /* Graphs with calls on several streams, replayed between other calls. */
 static void captured(struct rank* r) {
   CUstream s = gpu_stream(CU_STREAM_NON_BLOCKING), t = gpu_stream(CU_STREAM_NON_BLOCKING);
@@ -340,7 +357,8 @@ static void passed(struct rank* r) {
 
 int main(int argc, char** argv) {
   static const struct test tests[] = {
-    {"ordered", 3, ordered}, {"mixed", 3, mixed}, {"captured", 2, captured}, {"scaled", 2, scaled}, {"wrong", 2, wrong},
+    {"ordered", 3, ordered}, {"mixed", 3, mixed}, {"simulated", 2, simulated},
+    {"captured", 2, captured}, {"scaled", 2, scaled}, {"wrong", 2, wrong},
     {"ended", 2, ended}, {"refused", 3, refused}, {"unwell", 2, unwell}, {"aborted", 2, aborted}, {"broken", 2, broken},
     {"passed", 2, passed}, {"circuits", 4, circuits},
   };

@@ -32,7 +32,7 @@ interpose oracle-trees LIGHTPATH_ALGORITHM=$trees PEER_ALL=1 "$out/oracle" -e $s
 interpose oracle-others LIGHTPATH_ALGORITHM=$others PEER_ALL=1 "$out/oracle" -e $sample 4
 interpose oracle-shared STUB_CUDA_DEVICES=1 LIGHTPATH_ALGORITHM=$direct PEER_ALL=1 "$out/oracle" -e $sample 3
 few=LIGHTPATH_ALGORITHM=allreduce:ring,alltoall:pairwise
-for test in ordered mixed captured scaled wrong ended refused unwell aborted broken; do
+for test in ordered mixed simulated captured scaled wrong ended refused unwell aborted broken; do
   interpose $test $few "$out/interpose" $test
 done
 interpose passed $few PEER_INITS=2 "$out/interpose" passed

@@ -107,10 +107,9 @@ static void all(struct rank *k) {
   }
   IS(gpu.CtxGetCurrent(&before), CUDA_SUCCESS);
   for (r.coll = ALLREDUCE; r.coll < ALLTOALLV; r.coll++) {
-    bool reduces = r.coll == ALLREDUCE || r.coll == REDUCE || r.coll == REDUCESCATTER;
     for (r.type = ncclInt8; r.type <= ncclFloat8e5m2; r.type++) {
       if (type_size(r.type) < least) continue;
-      for (r.op = ncclSum; r.op <= (reduces ? ncclAvg : ncclSum); r.op++) {
+      for (r.op = ncclSum; r.op <= (reduces(&r) ? ncclAvg : ncclSum); r.op++) {
         for (r.inplace = 0; r.inplace < 2; r.inplace++) {
           number++;
           r.count = only > 0 ? only : counts[number % 5];

@@ -9,6 +9,7 @@ struct peer_counts {
   long groups, messages;   /* groups by communicator and stream */
   long calls, passed;      /* collectives; of those, the ones with elements */
   long inits, destroyed, aborted; /* communicators; inits are counted only with PEER_INITS */
+  long operators; /* that have not been destroyed */
   uint64_t tag, size;      /* of the last call with a configuration */
   char algorithm[32];
   bool broken;

@@ -20,8 +20,7 @@ int main(int argc, char** argv) {
   CHECK(table != NULL);
   CHECK(table(LP_CORE_ABI + 1) == NULL);
   core = table(LP_CORE_ABI);
-  CHECK(core != NULL && core->abi == LP_CORE_ABI && core->size == sizeof *core);
-  CHECK(table(LP_CORE_ABI) == core && core->version[0] != '\0');
+  CHECK(core != NULL && table(LP_CORE_ABI) == core && core->version[0] != '\0');
   for (i = 0; i < 3; i++) {
     memset(err, '#', sizeof err);
     IS(core->check(NULL, err, sizeof err), ncclInternalError);

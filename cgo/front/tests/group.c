@@ -131,6 +131,21 @@ static void mixing(void) {
   nested();
 }
 
+/* More calls than a group holds without allocating. */
+static void many(void) {
+  enum { EACH = 60 };
+  int in[RANKS][EACH], out[RANKS][EACH], r, i;
+  OK(ncclGroupStart());
+  for (i = 0; i < EACH; i++)
+    for (r = 0; r < RANKS; r++) {
+      in[r][i] = r * i;
+      OK(ncclAllReduce(&in[r][i], &out[r][i], 1, ncclInt, ncclSum, comms[r], NULL));
+    }
+  OK(ncclGroupEnd());
+  for (i = 0; i < EACH; i++)
+    for (r = 0; r < RANKS; r++) CHECK(out[r][i] == RANKS * (RANKS - 1) / 2 * i);
+}
+
 static void simulate(void) {
   ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
   int in = 1, out = 7;
@@ -176,6 +191,7 @@ int main(void) {
   make_in_group();
   nested();
   exchange();
+  many();
   individual();
   refused();
   mixing();

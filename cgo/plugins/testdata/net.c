@@ -59,12 +59,21 @@ struct handle { struct sockaddr_un at; socklen_t size; int stage; }; /* stage co
 static plugin_log logger;
 static atomic_int starts;
 
+/* What the variable said when it was last read. An old text is never freed: another thread may be reading it. */
+static _Atomic(char *) options;
+
+/* read_options reads the variable as the caller opens the plugin: at other times a test may be setting variables. */
+static void read_options(void)
+{
+	const char *all = getenv("LIGHTPATH_TEST_NET");
+	atomic_store(&options, strdup(all ? all : ""));
+}
+
 /* option returns the number after a word, 0 if there is none, or missing if the word is missing. */
 static long option(const char *word, long missing)
 {
-	const char *all = getenv("LIGHTPATH_TEST_NET");
 	size_t n = strlen(word);
-	for (const char *at = all; at && *at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
+	for (const char *at = atomic_load(&options); at && *at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
 		if (strncmp(at, word, n) == 0 && (at[n] == '=' || at[n] == ' ' || !at[n]))
 			return at[n] == '=' ? atol(at + n + 1) : 0;
 	return missing;
@@ -95,6 +104,7 @@ static int wrong(const char *why)
 static int start(plugin_log log)
 {
 	logger = log;
+	read_options();
 	FAIL("init");
 	logger(PLUGIN_INFO, 0, __FILE__, __LINE__, "test plugin, version %d", VERSION);
 	if (atomic_fetch_add(&starts, 1) && VERSION < 11)
@@ -104,6 +114,7 @@ static int start(plugin_log log)
 
 static int devices(int *count)
 {
+	read_options();
 	FAIL("devices");
 	*count = (int)option("count", 2);
 	return OK;

@@ -15,6 +15,7 @@ import (
 	"lightpath/shim/calls"
 	"lightpath/shim/errdefs"
 	"lightpath/shim/result"
+	"lightpath/shim/shimtest"
 )
 
 // world makes n communicators of this process and destroys them at the end.
@@ -193,7 +194,7 @@ func TestRecovered(t *testing.T) {
 }
 
 func TestRunAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if shimtest.RaceEnabled {
 		t.Skip("pools forget under the race detector")
 	}
 	h := world(t, 1)[0]

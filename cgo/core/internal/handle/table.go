@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// ErrFull reports that a table holds [Max] values.
-var ErrFull = errors.New("handle: table is full")
+// errFull reports that a table holds [most] values.
+var errFull = errors.New("handle: table is full")
 
-// Max is how many values a table can hold at once.
-const Max = chunks * perChunk
+// most is how many values a table can hold at once.
+const most = chunks * perChunk
 
 const (
 	chunks   = 256
@@ -67,8 +67,8 @@ func (t *Table[T]) take() (uint16, error) {
 		t.free = t.free[:n-1]
 		return index, nil
 	}
-	if len(t.gens) == Max {
-		return 0, ErrFull
+	if len(t.gens) == most {
+		return 0, errFull
 	}
 	index := uint16(len(t.gens))
 	if c := &t.chunk[index/perChunk]; c.Load() == nil {

@@ -69,12 +69,12 @@ func TestFull(t *testing.T) {
 	var table Table[int]
 	v := 0
 	var last uint64
-	for range Max {
+	for range most {
 		h, err := table.Add(&v)
 		require.NoError(t, err)
 		last = h
 	}
-	if _, err := table.Add(&v); !errors.Is(err, ErrFull) {
+	if _, err := table.Add(&v); !errors.Is(err, errFull) {
 		t.Fatalf("Add to a full table: %v", err)
 	}
 	table.Remove(last)
