@@ -1,7 +1,12 @@
 package bench
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -81,4 +86,20 @@ func firstSet(getenv func(string) string, names []string) (value, name string) {
 		}
 	}
 	return "", ""
+}
+
+// rendezvous returns the file through which ranks of a launcher's job find each other on this host. All ranks of
+// a job get the same file, and every job gets another one.
+func (w *World) rendezvous() (string, error) {
+	dir := cmp.Or(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir())
+	dir = filepath.Join(dir, fmt.Sprintf("lightpath-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	parent := 0
+	if !w.Unique {
+		parent = os.Getppid()
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d/%d", w.Launcher, w.Job, parent, w.Size))
+	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil
 }

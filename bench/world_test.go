@@ -87,7 +87,7 @@ func TestDetectWorldNamesNonsense(t *testing.T) {
 func TestRendezvous(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	name := func(w World) string {
-		path, err := rendezvous(&w)
+		path, err := w.rendezvous()
 		if err != nil {
 			t.Fatal(err)
 		}
