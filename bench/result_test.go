@@ -14,6 +14,16 @@ import (
 	"lightpath/internal/require"
 )
 
+func TestSpans(t *testing.T) {
+	reports := []Report{{Iters: [][2]int64{{10, 20}, {40, 50}}}, {Iters: [][2]int64{{12, 30}, {35, 41}}}}
+	if got, want := Spans(reports), [][2]int64{{10, 30}, {35, 50}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if reports[0].Iters[0] != [2]int64{10, 20} {
+		t.Errorf("Spans has changed a report: %v", reports[0].Iters)
+	}
+}
+
 func TestCompletions(t *testing.T) {
 	got := Completions([]Report{
 		{Iters: [][2]int64{{1000, 5000}, {10000, 11000}}},
