@@ -19,8 +19,8 @@ const (
 	swotLatency  = 20.0
 )
 
-// swotFabric is p nodes on k planes that share 800 Gb/s per node.
-func swotFabric(p, k int) plans.Problem {
+// SWOTFabric is p nodes on k planes that share 800 Gb/s per node.
+func SWOTFabric(p, k int) plans.Problem {
 	return plans.Problem{
 		Version: plans.Version, Ranks: p, Planes: k, BandwidthGbps: swotNodeGbps / float64(k),
 		AlphaUS: swotLatency, ReconfigUS: swotReconfig, Circuits: plans.Simplex,
@@ -154,7 +154,7 @@ func swot7(ctx context.Context, o Options) (*Figure, error) {
 func sweep(ctx context.Context, o Options, panels []sweepPanel, ms []float64) error {
 	base := make([]*plans.Problem, len(panels))
 	for i := range panels {
-		p, err := Collective(panels[i].call.collective, panels[i].call.algorithm, ms[0], swotFabric(panels[i].ranks, 8))
+		p, err := Collective(panels[i].call.collective, panels[i].call.algorithm, ms[0], SWOTFabric(panels[i].ranks, 8))
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func sweep(ctx context.Context, o Options, panels []sweepPanel, ms []float64) er
 		panels[i].ccts = matrix(len(swotSchemes), len(ms))
 	}
 	per := len(ms) * len(swotSchemes)
-	return Each(ctx, len(panels)*per, o, func(i int) (err error) {
+	return Each(ctx, len(panels)*per, o.Progress, func(i int) (err error) {
 		p, s, m := i/per, i%per/len(ms), i%len(ms)
 		panels[p].ccts[s][m], err = swotSchemes[s].cct(ctx, resize(base[p], ms[m]/ms[0]), swotEffort(o), o.Seed)
 		return err
@@ -210,10 +210,10 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 			}
 		}
 	}
-	err := Each(ctx, len(points), o, func(i int) error {
+	err := Each(ctx, len(points), o.Progress, func(i int) error {
 		at := points[i]
 		pn := &panels[at.panel]
-		p, err := Collective(pn.call.collective, pn.call.algorithm, swot8Bytes, swotFabric(int(pn.ranks[at.x]), 4))
+		p, err := Collective(pn.call.collective, pn.call.algorithm, swot8Bytes, SWOTFabric(int(pn.ranks[at.x]), 4))
 		if err != nil {
 			return err
 		}

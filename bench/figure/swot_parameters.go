@@ -51,11 +51,11 @@ func swot9(ctx context.Context, o Options) (*Figure, error) {
 			}
 		}
 	}
-	err := Each(ctx, len(points), o, func(i int) error {
+	err := Each(ctx, len(points), o.Progress, func(i int) error {
 		at := points[i]
 		b := &breeds[at.breed]
 		c := b.calls[at.call]
-		p, err := Collective(c.collective, c.algorithm, b.sizes[at.size], swotFabric(ranks, 8))
+		p, err := Collective(c.collective, c.algorithm, b.sizes[at.size], SWOTFabric(ranks, 8))
 		if err != nil {
 			return err
 		}
@@ -152,9 +152,9 @@ func swot10(ctx context.Context, o Options) (*Figure, error) {
 		gains[c] = matrix(len(planes), len(ms))
 	}
 	per := len(planes) * len(ms)
-	err := Each(ctx, len(calls)*per, o, func(i int) error {
+	err := Each(ctx, len(calls)*per, o.Progress, func(i int) error {
 		c, k, m := i/per, i%per/len(ms), i%len(ms)
-		p, err := Collective(calls[c].collective, calls[c].algorithm, ms[m], swotFabric(ranks, planes[k]))
+		p, err := Collective(calls[c].collective, calls[c].algorithm, ms[m], SWOTFabric(ranks, planes[k]))
 		if err != nil {
 			return err
 		}
@@ -218,9 +218,9 @@ func swot11(ctx context.Context, o Options) (*Figure, error) {
 		share[c] = matrix(len(delays), len(ms))
 	}
 	per := len(delays) * len(ms)
-	err := Each(ctx, len(calls)*per, o, func(i int) error {
+	err := Each(ctx, len(calls)*per, o.Progress, func(i int) error {
 		c, d, m := i/per, i%per/len(ms), i%len(ms)
-		fabric := swotFabric(ranks, 4)
+		fabric := SWOTFabric(ranks, 4)
 		fabric.ReconfigUS = delays[d]
 		p, err := Collective(calls[c].collective, calls[c].algorithm, ms[m], fabric)
 		if err != nil {
@@ -251,7 +251,7 @@ func (f *Figure) addOverhead(index int, c call, ranks int, delays, ms []float64,
 			Max: 100}, PrintedName: "m_step/B = T"}
 	for d, delay := range delays {
 		knee := math.NaN()
-		if p, err := Collective(c.collective, c.algorithm, 1, swotFabric(ranks, 4)); err == nil {
+		if p, err := Collective(c.collective, c.algorithm, 1, SWOTFabric(ranks, 4)); err == nil {
 			largest := 0.0
 			for _, s := range p.Steps {
 				largest = math.Max(largest, s.Bytes)
