@@ -239,11 +239,7 @@ func (p *process) step() {
 		})
 	}
 	next := p.run()
-	for len(p.w.local) > 0 {
-		f := p.w.local[0]
-		p.w.local = p.w.local[1:]
-		f()
-	}
+	p.w.follow()
 	if p.woken {
 		p.w.after(0, func() {})
 	}

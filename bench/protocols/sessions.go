@@ -55,8 +55,7 @@ func (p *process) attach(c *connection, m hello) error {
 	c.session = x
 	if !resumed {
 		var err error
-		held := m.held
-		if x.at, err = p.core.Attach(x, controller.AttachOptions{Port: x.port, Held: held, Known: m.known}); err != nil {
+		if x.at, err = p.core.Attach(x, controller.AttachOptions{Port: x.port, Held: m.held, Known: m.known}); err != nil {
 			x.over, x.c, c.session = true, nil, nil
 			return err
 		}
