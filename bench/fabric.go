@@ -38,8 +38,8 @@ func OnKernel(f *fabric.Fabric) {
 	}
 }
 
-// KernelPlanes builds the planes of f in the kernel, for frames with data bytes of payload. The caller calls down at the
-// end. If down fails, `fabric status` lists the fabric, and the next call removes it.
+// KernelPlanes builds the planes of f in the kernel, for frames with data bytes of payload. The caller calls down at
+// the end. If down fails, `fabric status` lists the fabric, and the next call removes it.
 func KernelPlanes(f *fabric.Fabric, data int) (s *kernel.State, down func() error, err error) {
 	const ethernet = 14 // bytes of a header that an MTU does not count
 	return kernel.Temporary(f, kernel.Options{MTU: data + ebpf.FrameOverhead - ethernet, Overhead: ebpf.FrameOverhead})
@@ -53,7 +53,8 @@ func WriteFabric(dir string, f *fabric.Fabric, sw *fabric.OCSD) (fabricPath, con
 		os.WriteFile(fabricPath, f.Encode(), 0o600), os.WriteFile(config, sw.Encode(), 0o600))
 }
 
-// UsedPlans returns the plans of a planner in the plan cache of a job, with their problems, by size. Digests are verified.
+// UsedPlans returns the plans of a planner in the plan cache of a job, with their problems, by size. Digests are
+// verified.
 func UsedPlans(dir, planner string) ([]sizes.Sized, error) {
 	c, err := cache.Open(dir)
 	if err != nil {

@@ -196,7 +196,7 @@ func TestBenchUnderLaunchers(t *testing.T) {
 		"torchrun": func(rank string) []string { return []string{"RANK=" + rank, "WORLD_SIZE=2", "MASTER_PORT=29500"} },
 		"Slurm": func(rank string) []string {
 			job := fmt.Sprintf("SLURM_JOB_ID=test-%d", os.Getpid())
-			return []string{"SLURM_PROCID=" + rank, "SLURM_NTASKS=2", job, "SLURM_STEP_ID=0"}
+			return []string{"SLURM_PROCID=" + rank, "SLURM_STEP_NUM_TASKS=2", job, "SLURM_STEP_ID=0"}
 		},
 		"MPICH": func(rank string) []string { return []string{"PMI_RANK=" + rank, "PMI_SIZE=2"} },
 	} {
