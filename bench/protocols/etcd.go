@@ -111,7 +111,7 @@ func (p *process) request(what string, do func() (any, bool), answered func(any)
 // campaign asks to be the leader until this process is. The answer is the contents from which the leader starts, or nil
 // if another process leads.
 func (p *process) campaign() {
-	asked, gen := p.now(), p.gen
+	asked := p.now()
 	try := &rule{p: p}
 	p.request("campaign", func() (any, bool) {
 		s := p.w.store
@@ -131,13 +131,9 @@ func (p *process) campaign() {
 			p.lead(try)
 		}
 	})
-	p.w.after(2*retryPause, func() {
-		if p.gen == gen && p.up && p.rule == nil {
-			p.w.reach(p.node, func() {
-				if p.gen == gen && p.rule == nil {
-					p.campaign()
-				}
-			})
+	p.after(2*retryPause, func() {
+		if p.rule == nil {
+			p.campaign()
 		}
 	})
 }
@@ -145,7 +141,7 @@ func (p *process) campaign() {
 // renew prolongs the lease for as long as the rule lasts.
 func (r *rule) renew() {
 	p := r.p
-	asked, gen := p.now(), p.gen
+	asked := p.now()
 	p.request("renew", func() (any, bool) {
 		if p.w.store.leader != r {
 			return false, true
@@ -161,12 +157,10 @@ func (r *rule) renew() {
 			r.end("the store has another leader")
 		}
 	})
-	p.w.after(renewEvery, func() {
-		p.w.reach(p.node, func() {
-			if p.gen == gen && p.rule == r {
-				r.renew()
-			}
-		})
+	p.after(renewEvery, func() {
+		if p.rule == r {
+			r.renew()
+		}
 	})
 }
 
@@ -240,7 +234,7 @@ func (r *rule) flush() {
 }
 
 func (r *rule) transact(c contents, done func(error)) {
-	p, ended, gen := r.p, false, r.p.gen
+	p, ended := r.p, false
 	p.request("write", func() (any, bool) {
 		s := p.w.store
 		if s.leader != r {
@@ -261,18 +255,16 @@ func (r *rule) transact(c contents, done func(error)) {
 		}
 		done(nil)
 	})
-	p.w.after(time.Second+p.w.store.slow, func() {
-		p.w.reach(p.node, func() {
-			if ended || p.gen != gen || p.rule != r {
-				return
-			}
-			ended = true
-			if r.leading() != nil {
-				done(r.over)
-				return
-			}
-			r.transact(c, done)
-		})
+	p.after(time.Second+p.w.store.slow, func() {
+		if ended || p.rule != r {
+			return
+		}
+		ended = true
+		if r.leading() != nil {
+			done(r.over)
+			return
+		}
+		r.transact(c, done)
 	})
 }
 

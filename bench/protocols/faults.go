@@ -254,7 +254,7 @@ func (w *world) heal() {
 	w.line(trace.Internal, "", "", "all faults end")
 	for _, n := range w.nodes {
 		clear(n.blocked)
-		if n.paused.has(w.clock) {
+		if !w.running(n) {
 			n.paused.to = w.clock
 			w.after(0, func() { w.wake(n) })
 		}

@@ -165,13 +165,10 @@ func (x *session) wake() {
 		return
 	}
 	x.armed = true
-	gen := x.p.gen
-	x.p.w.after(coalesce[x.p.w.choose.Choose(len(coalesce))], func() {
-		x.p.w.reach(x.p.node, func() {
-			if x.armed = false; x.p.gen == gen && !x.over {
-				x.flush()
-			}
-		})
+	x.p.after(coalesce[x.p.w.choose.Choose(len(coalesce))], func() {
+		if x.armed = false; !x.over {
+			x.flush()
+		}
 	})
 }
 
@@ -212,12 +209,10 @@ func (x *session) lose() {
 	for j := range x.dirty {
 		x.dirty[j] = true
 	}
-	x.p.w.after(linger, func() {
-		x.p.w.reach(x.p.node, func() {
-			if x.c == nil {
-				x.end(false)
-			}
-		})
+	x.p.after(linger, func() {
+		if x.c == nil {
+			x.end(false)
+		}
 	})
 }
 

@@ -194,7 +194,7 @@ func (w *world) after(d time.Duration, do func()) { w.at(w.clock+int64(d), do) }
 
 // reach calls do at a node: now if the node runs, or else at the end of its pause.
 func (w *world) reach(n *node, do func()) {
-	if n.paused.has(w.clock) {
+	if !w.running(n) {
 		n.backlog = append(n.backlog, do)
 		return
 	}
@@ -206,7 +206,7 @@ func (w *world) running(n *node) bool { return !n.paused.has(w.clock) }
 
 // pause makes a node stand still. Afterwards the node handles its backlog.
 func (w *world) pause(n *node, d time.Duration) {
-	if n.paused.has(w.clock) {
+	if !w.running(n) {
 		return
 	}
 	n.paused = span{w.clock, w.clock + int64(d)}
