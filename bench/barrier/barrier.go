@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lightpath/bench/sampling"
+	"lightpath/internal/monotonic"
 	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -191,12 +192,6 @@ func rotate(m circuit.Permutation) circuit.Permutation {
 	return append(m[1:len(m):len(m)], m[0])
 }
 
-// origin is the zero of clock.
-var origin = time.Now()
-
-// clock returns monotonic nanoseconds.
-func clock() int64 { return int64(time.Since(origin)) }
-
 // holder is the communicator of all ranks.
 const holder = 1
 
@@ -205,7 +200,7 @@ func (r *rank) run(ctx context.Context) error {
 	first := r.client.State(0).Epoch
 	for k := range r.posted {
 		epoch := first + uint32(k)
-		r.posted[k] = clock()
+		r.posted[k] = monotonic.Now()
 		if err := r.client.Post(0, epoch, holder, r.maps[k%2]); err != nil {
 			return err
 		}
@@ -220,12 +215,12 @@ func (r *rank) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if clock()-r.posted[k] > int64(timeout) {
+			if monotonic.Now()-r.posted[k] > int64(timeout) {
 				return fmt.Errorf("barrier: port %d plane 0 epoch %d: not switched in %v", r.client.Port(), epoch, timeout)
 			}
 			r.wait(epoch)
 		}
-		r.seen[k] = clock()
+		r.seen[k] = monotonic.Now()
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"fmt"
 	"syscall"
 	"time"
 )
@@ -47,26 +46,9 @@ func gapScenarios() []scenario {
 // repeats is how many equal operations a job of gapScenarios makes before it pauses: rank 0 predicts after three.
 const repeats = 12
 
-// inGap returns when the ranks of such a job pause: no frames flow, and the planes are held for the next operation.
-func (g *rig) inGap() error {
-	if err := g.job.await(repeats); err != nil {
-		return err
-	}
-	s, err := g.operator.Status(g.ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range s.Planes {
-		if len(p.Holders) == 0 {
-			return fmt.Errorf("faults: the ranks hold no plane %s for their next operation", p.Name)
-		}
-	}
-	return g.job.running()
-}
-
 // takeoverInGap kills the controller while ranks have a ticket ahead.
 func takeoverInGap(g *rig) error {
-	if err := g.inGap(); err != nil {
+	if err := g.resting(); err != nil {
 		return err
 	}
 	l, err := g.leader()
