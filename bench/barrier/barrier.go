@@ -1,7 +1,6 @@
 package barrier
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ const (
 	Sleep Mode = "sleep" // sleeps until the controller wakes it
 )
 
-// Options of a measurement. Zero values mean 8 ranks, 2000 rounds, Spin and shared memory.
+// Options of a measurement.
 type Options struct {
 	Ranks, Rounds int
 	Mode          Mode
@@ -61,7 +60,6 @@ type Report struct {
 
 // Run measures one barrier after the other, until ctx is done.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	o = o.defaults()
 	if o.Ranks < 2 || o.Ranks > controller.MaxPorts || o.Rounds < 1 {
 		return nil, fmt.Errorf("barrier: %d ranks, %d rounds", o.Ranks, o.Rounds)
 	}
@@ -74,7 +72,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 		defer stop()
-		o.Dial = dial
+		o.Dial, o.Name = dial, "shared memory"
 	}
 	ranks := make([]*rank, o.Ranks)
 	defer func() {
@@ -108,14 +106,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	return o.report(ranks), nil
-}
-
-func (o Options) defaults() Options {
-	o.Ranks = cmp.Or(o.Ranks, 8)
-	o.Rounds = cmp.Or(o.Rounds, 2000)
-	o.Mode = cmp.Or(o.Mode, Spin)
-	o.Name = cmp.Or(o.Name, "shared memory")
-	return o
 }
 
 // device moves its circuits in no time.
