@@ -72,7 +72,7 @@ func gridOf(ctx context.Context, o Options, trials []trial, delays, ms []float64
 	out := make([]ratios, len(trials))
 	base := make([]*plans.Problem, len(trials))
 	for i := range trials {
-		p, err := Collective(trials[i].call.collective, trials[i].call.algorithm, ms[0], trials[i].fabric)
+		p, err := trials[i].call.problem(ms[0], trials[i].fabric)
 		if err != nil {
 			return nil, err
 		}
