@@ -13,8 +13,8 @@ func gapScenarios() []scenario {
 	}
 	once := job(600 * time.Millisecond)
 	once.open, once.apart, once.phases = false, true, once.phases[:2]
-	standby := job(time.Second)
-	standby.controllers, standby.remote = 2, true
+	two := job(time.Second)
+	two.standby, two.remote = true, true
 	return []scenario{
 		{
 			Name: "rank-killed-in-gap", Fault: "SIGKILL to rank 2, which has the ticket of the next operation",
@@ -23,7 +23,7 @@ func gapScenarios() []scenario {
 		{
 			Name: "controller-killed-in-gap", Fault: "SIGKILL to the controller while ranks have the ticket of the next " +
 				"operation; another one stands by", GoesOn: true, Bound: lease + 10*time.Second,
-			setup: standby, play: takeoverInGap,
+			setup: two, play: takeoverInGap,
 		},
 		{
 			Name: "plane-disabled-in-gap", Fault: "an operator takes plane 1 out of service while ranks have the ticket of " +
