@@ -32,9 +32,9 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	// If the user has set the variable, this run appends its part to that file.
+	// If the user has set the variable, this run appends its part to those files.
 	trace := cmp.Or(os.Getenv(traceVar), filepath.Join(dir, "trace"))
-	begin := fileSize(trace)
+	begin := traceSizes(trace)
 	c := &collector{points: points, here: o.Ranks.N, onResult: o.OnResult, reports: make([][]Report, o.Ranks.N)}
 	if o.Ranks.World != nil {
 		c.here = 1
@@ -48,11 +48,13 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs, err := ReadTrace(trace, begin)
-	if err != nil {
-		return nil, err
+	for file := range traceSizes(trace) {
+		programs, err := ReadTrace(file, begin[file])
+		if err != nil {
+			return nil, err
+		}
+		annotate(results, programs)
 	}
-	annotate(results, programs)
 	return &Document{Ranks: o.Ranks.N, Transport: o.Ranks.Transport, Results: results}, nil
 }
 
@@ -82,13 +84,4 @@ func (o *Options) environment() []string {
 		env = append(env, fmt.Sprintf("LIGHTPATH_PLANES=%d", o.Planes))
 	}
 	return env
-}
-
-// fileSize returns 0 for a file that does not exist.
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
 }
