@@ -116,6 +116,18 @@ func TestBenchSyncToStandardOutput(t *testing.T) {
 	checkDocument(t, start(t, t.TempDir(), lightpath, args...), "shm")
 }
 
+// TestBenchTraces: a trace of the user may have a file for each rank.
+func TestBenchTraces(t *testing.T) {
+	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
+	dir := t.TempDir()
+	args := append([]string{"bench", "allreduce", "--transport", "shm", "--json", "-"}, quick...)
+	cmd := prepare(t, dir, lightpath, args...)
+	cmd.Env = append(cmd.Env, "LIGHTPATH_TRACE="+filepath.Join(dir, "trace.%r"))
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	checkDocument(t, string(out), "shm")
+}
+
 func TestBenchAlgorithm(t *testing.T) {
 	lightpath := filepath.Join(benchtest.Bin(t), "lightpath")
 	text := start(t, t.TempDir(), lightpath, "bench", "allreduce", "-n", "4", "-b", "4K", "-e", "4K", "-i", "1", "-w", "0",
@@ -196,7 +208,7 @@ func TestBenchUnderLaunchers(t *testing.T) {
 		"torchrun": func(rank string) []string { return []string{"RANK=" + rank, "WORLD_SIZE=2", "MASTER_PORT=29500"} },
 		"Slurm": func(rank string) []string {
 			job := fmt.Sprintf("SLURM_JOB_ID=test-%d", os.Getpid())
-			return []string{"SLURM_PROCID=" + rank, "SLURM_NTASKS=2", job, "SLURM_STEP_ID=0"}
+			return []string{"SLURM_PROCID=" + rank, "SLURM_STEP_NUM_TASKS=2", job, "SLURM_STEP_ID=0"}
 		},
 		"MPICH": func(rank string) []string { return []string{"PMI_RANK=" + rank, "PMI_SIZE=2"} },
 	} {

@@ -43,10 +43,8 @@ type Report struct {
 // Ranks says how rank processes are started.
 type Ranks struct {
 	N int // ranks of the job
-	// External is set if a launcher started the other ranks: only World.Rank is started here. The ranks find each
-	// other through the file Rendezvous.
-	External   *World
-	Rendezvous string
+	// World is set if a launcher such as mpirun started this process as one rank: only World.Rank is started here.
+	World *World
 	// Launch, when not nil, returns the command that starts a process on the host of a rank, such as ssh and the host's
 	// name; it is empty for ranks of this host. The ranks then need no files and no clock in common: they take their job,
 	// the unique id and barriers over standard input. The command must pass its arguments on, as ssh and env do.
@@ -85,14 +83,23 @@ func (r *Ranks) Run(ctx context.Context, lines []string) ([][]Report, error) {
 		ctx, cancel = context.WithTimeout(ctx, r.Deadline)
 		defer cancel()
 	}
-	job := &job{ranks: r, dir: dir, reports: make([][]Report, r.N)}
+	job := &job{ranks: r, dir: dir, rendezvous: filepath.Join(dir, "unique-id"), reports: make([][]Report, r.N)}
+	if r.World != nil {
+		if job.rendezvous, err = r.World.rendezvous(); err != nil {
+			return nil, err
+		}
+		if r.World.Rank == 0 {
+			defer os.Remove(job.rendezvous)
+		}
+	}
 	return job.run(ctx, lines)
 }
 
 // job is one start of all ranks.
 type job struct {
-	ranks *Ranks
-	dir   string
+	ranks      *Ranks
+	dir        string
+	rendezvous string // file in which rank 0 leaves the unique id
 
 	mu      sync.Mutex
 	reports [][]Report  // by rank
@@ -103,8 +110,8 @@ type job struct {
 func (j *job) run(ctx context.Context, lines []string) ([][]Report, error) {
 	first, processes, threads := 0, j.ranks.N, 1
 	switch {
-	case j.ranks.External != nil:
-		first, processes = j.ranks.External.Rank, 1
+	case j.ranks.World != nil:
+		first, processes = j.ranks.World.Rank, 1
 	case j.ranks.Threads || j.ranks.Transport == "inproc":
 		processes, threads = 1, j.ranks.N
 	}
@@ -145,13 +152,10 @@ const failureGrace = 5 * time.Second
 func (j *job) start(ctx context.Context, rank, threads int, lines []string) (*rankProcess, error) {
 	file := jobFile{
 		rank: rank, world: j.ranks.N, threads: threads, runs: lines,
-		rendezvous: filepath.Join(j.dir, "unique-id"), barrier: filepath.Join(j.dir, "barrier"),
+		rendezvous: j.rendezvous, barrier: filepath.Join(j.dir, "barrier"),
 		buffers: j.ranks.Buffers, library: j.ranks.Library,
 	}
-	if j.ranks.External != nil {
-		file.rendezvous, file.barrier = j.ranks.Rendezvous, ""
-	}
-	if j.ranks.NoBarrier {
+	if j.ranks.NoBarrier || j.ranks.World != nil {
 		file.barrier = ""
 	}
 	p, err := j.command(ctx, rank, &file)
@@ -279,6 +283,9 @@ func (j *job) add(r Report) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.reports[r.Rank] = append(j.reports[r.Rank], r)
+	if j.ranks.World != nil && r.Rank == 0 {
+		os.Remove(j.rendezvous) // all ranks have met; the next run of this job must not find this file
+	}
 	if j.ranks.OnReport != nil {
 		j.ranks.OnReport(r)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -183,9 +184,10 @@ func TestLaunchedRanksMeet(t *testing.T) {
 	}
 }
 
-func TestExternalRankStartsItselfOnly(t *testing.T) {
+func TestRankOfALauncherStartsItselfOnly(t *testing.T) {
 	r := fakeRanks(t, 4, "good")
-	r.External, r.Rendezvous = &World{Rank: 2, Size: 4}, "/nowhere" // which the fake rank does not open
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	r.World = &World{Rank: 2, Size: 4}
 	reports, err := r.Run(context.Background(), twoRuns)
 	require.NoError(t, err)
 	for rank, got := range reports {
@@ -193,6 +195,18 @@ func TestExternalRankStartsItselfOnly(t *testing.T) {
 			t.Errorf("rank %d reported %d runs, want %d", rank, len(got), want)
 		}
 	}
+	// The next run of the job must not find the file of this one.
+	r.World.Rank = 0
+	met, err := r.World.rendezvous()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(met, nil, 0o600))
+	r.OnReport = func(Report) {
+		if _, err := os.Stat(met); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("all ranks have met, and their file is still there: %v", err)
+		}
+	}
+	_, err = r.Run(t.Context(), twoRuns)
+	require.NoError(t, err)
 }
 
 func TestRankFailures(t *testing.T) {
@@ -276,14 +290,14 @@ func TestNoWorker(t *testing.T) {
 // TestRun goes from options to the document with fake ranks.
 func TestRun(t *testing.T) {
 	r := fakeRanks(t, 2, "good")
+	r.Transport = "shm"
 	var heard []Result
 	o := &Options{
 		Specs: []Spec{{
 			Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, MaxBytes: 32, Factor: 2,
 			Iters: 1, OutOfPlace: true, InPlace: true,
 		}},
-		Ranks: 2, Transport: "shm", Worker: r.Worker, Env: r.Env,
-		OnResult: func(r Result) { heard = append(heard, r) },
+		Ranks: *r, OnResult: func(r Result) { heard = append(heard, r) },
 	}
 	doc, err := Run(context.Background(), o)
 	require.NoError(t, err)
@@ -301,7 +315,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	o := Options{Fabric: "f.yaml", Planner: "swot", Algorithm: "ring", Planes: 2, Env: []string{"A=1"}}
+	o := Options{Fabric: "f.yaml", Planner: "swot", Algorithm: "ring", Planes: 2, Ranks: Ranks{Env: []string{"A=1"}}}
 	o.Specs = []Spec{{Collective: schedule.AllToAll}}
 	want := []string{"A=1", "LIGHTPATH_FABRIC=f.yaml", "LIGHTPATH_PLANNER=swot", "LIGHTPATH_ALGORITHM=alltoall:ring",
 		"LIGHTPATH_PLANES=2"}

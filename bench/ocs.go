@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -74,35 +75,30 @@ func listening(socket string) bool {
 	return true
 }
 
-// EnsureOCS starts the emulated switches of a fabric that no process serves yet; stop ends them. It starts nothing
-// for switches that run already and for real ones.
+// EnsureOCS starts the controller of a fabric's emulated switches, unless a process serves them already; stop ends it.
+// It starts nothing for real switches, and for a controller that ranks reach over the network only.
 func EnsureOCS(ctx context.Context, fabricPath, lightpath string) (stop func(), err error) {
 	f, err := fabric.Load(fabricPath)
 	if err != nil {
 		return nil, err
 	}
-	var started []*OCS
-	stop = func() {
-		for _, o := range started {
-			_ = o.Stop() // no process depends on it any more
-		}
+	socket, endpoints := "", f.Endpoints()
+	if i := slices.IndexFunc(endpoints, func(e string) bool { return strings.HasPrefix(e, "unix:") }); i >= 0 {
+		socket = endpoints[i]
 	}
-	for _, sw := range f.OCS {
-		if sw.Driver != fabric.DriverEmulator || listening(sw.Endpoint) {
-			continue
-		}
-		o, err := startFor(ctx, fabricPath, sw.Endpoint, lightpath)
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		started = append(started, o)
+	emulated := f.Optical() && f.Switch(0).Driver == fabric.DriverEmulator
+	if !emulated || socket == "" && endpoints != nil || listening(socket) {
+		return func() {}, nil
 	}
-	return stop, nil
+	o, err := startFor(ctx, fabricPath, socket, lightpath)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = o.Stop() }, nil // no process depends on it any more
 }
 
 // startFor starts the switch of a fabric file with an ocsd configuration that it writes.
-func startFor(ctx context.Context, fabricPath, endpoint, lightpath string) (*OCS, error) {
+func startFor(ctx context.Context, fabricPath, socket, lightpath string) (*OCS, error) {
 	abs, err := filepath.Abs(fabricPath)
 	if err != nil {
 		return nil, err
@@ -113,9 +109,9 @@ func startFor(ctx context.Context, fabricPath, endpoint, lightpath string) (*OCS
 	}
 	defer os.RemoveAll(dir) // the switch has read it when StartOCS returns
 	config := filepath.Join(dir, "ocsd.yaml")
-	file := fabric.OCSD{Version: fabric.Version, Fabric: abs, Socket: strings.TrimPrefix(endpoint, "unix:")}
+	file := fabric.OCSD{Version: fabric.Version, Fabric: abs}
 	if err := os.WriteFile(config, file.Encode(), 0o600); err != nil {
 		return nil, err
 	}
-	return StartOCS(ctx, lightpath, config, endpoint)
+	return StartOCS(ctx, lightpath, config, socket)
 }

@@ -96,6 +96,35 @@ func TestEnsureOCS(t *testing.T) {
 	}
 }
 
+// A controller may be named in the file's controller field instead of at its switch.
+func TestEnsureOCSOfAController(t *testing.T) {
+	t.Setenv(workerVar, "switch")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	path, socket := switchFabric(t)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	without := strings.Replace(string(text), fmt.Sprintf(`endpoint: "unix:%s", `, socket), "", 1)
+	for _, c := range []struct {
+		endpoints string
+		starts    bool
+	}{{fmt.Sprintf(`"ocs.example:7442", "unix:%s"`, socket), true}, {`"ocs.example:7442"`, false}} {
+		text := without + "controller: {endpoints: [" + c.endpoints + "]}\n"
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		stop, err := EnsureOCS(t.Context(), path, self)
+		require.NoError(t, err)
+		if listening(socket) != c.starts {
+			t.Errorf("%s: a controller of this host listens: %t", c.endpoints, !c.starts)
+		}
+		if c.starts { // a controller that runs is left alone
+			again, err := EnsureOCS(t.Context(), path, "/no/such/program")
+			require.NoError(t, err)
+			again()
+		}
+		stop()
+	}
+}
+
 func TestEnsureOCSFailures(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)

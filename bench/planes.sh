@@ -86,7 +86,7 @@ sent() { ip netns exec "$tag-0" cat "/sys/class/net/e$1/statistics/tx_bytes"; }
 bits() { awk -v r="$1" 'BEGIN { u["kbit"] = 1e3; u["mbit"] = 1e6; u["gbit"] = 1e9; n = r + 0; sub(/^[0-9.]+/, "", r); printf "%.0f", n * u[r] }'; }
 
 # bytes SIZE: prints a size in bytes.
-bytes() { awk -v s="$1" 'BEGIN { u["K"] = 1024; u["M"] = 1024 ^ 2; n = s + 0; sub(/^[0-9]+/, "", s); printf "%d", n * (s == "" ? 1 : u[s]) }'; }
+bytes() { awk -v s="$1" 'BEGIN { u["K"] = 1024; u["M"] = 1024 ^ 2; u["G"] = 1024 ^ 3; n = s + 0; sub(/^[0-9]+/, "", s); printf "%d", n * (s == "" ? 1 : u[s]) }'; }
 
 # The interfaces do not say what their shapers let pass.
 export LIGHTPATH_FABRIC=$work/fabric.yaml

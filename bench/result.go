@@ -146,20 +146,25 @@ func EveryRank(reports [][]Report, i int) ([]Report, error) {
 	return perRank, nil
 }
 
-// Completions returns the completion time in microseconds of every iteration of a sync run: the last end less the
-// first start over the ranks, which share a clock. perRank must not be empty.
-func Completions(perRank []Report) []float64 {
-	iters := len(perRank[0].Iters)
+// Spans returns the first start and the last end over the ranks, which share a clock, of every iteration of a sync run.
+// perRank must not be empty.
+func Spans(perRank []Report) [][2]int64 {
+	spans := slices.Clone(perRank[0].Iters)
 	for _, r := range perRank {
-		iters = min(iters, len(r.Iters))
-	}
-	times := make([]float64, iters)
-	for i := range times {
-		first, last := perRank[0].Iters[i][0], perRank[0].Iters[i][1]
-		for _, r := range perRank {
-			first, last = min(first, r.Iters[i][0]), max(last, r.Iters[i][1])
+		spans = spans[:min(len(spans), len(r.Iters))]
+		for i := range spans {
+			spans[i] = [2]int64{min(spans[i][0], r.Iters[i][0]), max(spans[i][1], r.Iters[i][1])}
 		}
-		times[i] = float64(last-first) / 1e3
+	}
+	return spans
+}
+
+// Completions returns the length of the [Spans] in microseconds.
+func Completions(perRank []Report) []float64 {
+	spans := Spans(perRank)
+	times := make([]float64, len(spans))
+	for i, s := range spans {
+		times[i] = float64(s[1]-s[0]) / 1e3
 	}
 	return times
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,16 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/internal/require"
 )
+
+func TestSpans(t *testing.T) {
+	reports := []Report{{Iters: [][2]int64{{10, 20}, {40, 50}}}, {Iters: [][2]int64{{12, 30}, {35, 41}}}}
+	if got, want := Spans(reports), [][2]int64{{10, 30}, {35, 50}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if reports[0].Iters[0] != [2]int64{10, 20} {
+		t.Errorf("Spans has changed a report: %v", reports[0].Iters)
+	}
+}
 
 func TestCompletions(t *testing.T) {
 	got := Completions([]Report{
@@ -139,6 +150,21 @@ func TestCollectUnchecked(t *testing.T) {
 	got, err := collect(1, points, [][]Report{{{Collective: "allreduce", Bytes: 64, TimeUS: 10}}})
 	if err != nil || got[0].Wrong != nil {
 		t.Errorf("%+v, %v; want an unknown number", got, err)
+	}
+}
+
+// TestTraceSizes finds the files of all ranks and no others.
+func TestTraceSizes(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"trace-0.7", "trace-1.8", "other-0.7"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	}
+	want := map[string]int64{filepath.Join(dir, "trace-0.7"): 9, filepath.Join(dir, "trace-1.8"): 9}
+	if got := traceSizes(filepath.Join(dir, "trace-%r.%p")); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := traceSizes(filepath.Join(dir, "none")); len(got) != 0 {
+		t.Errorf("%v of a file that does not exist", got)
 	}
 }
 

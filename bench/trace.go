@@ -7,10 +7,27 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 // traceVar is the variable by which the runtime writes down each program that it makes.
 const traceVar = "LIGHTPATH_TRACE"
+
+// traceSizes returns the sizes of the files that a value of the variable names. The runtime replaces %h, %p and %r by
+// host, process and rank.
+func traceSizes(value string) map[string]int64 {
+	sizes, files := map[string]int64{}, []string{value}
+	if strings.Contains(value, "%") {
+		files, _ = filepath.Glob(strings.NewReplacer("%h", "*", "%p", "*", "%r", "*").Replace(value)) // bad: no files
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			sizes[file] = info.Size()
+		}
+	}
+	return sizes
+}
 
 // Program is a line of a trace: a program that the runtime made for a shape of calls.
 type Program struct {

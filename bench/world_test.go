@@ -26,12 +26,12 @@ func TestDetectWorld(t *testing.T) {
 			&World{Rank: 3, Size: 4, Launcher: "PMI", RankVariable: "PMI_RANK"},
 		},
 		{
-			"Slurm", env{"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "5", "SLURM_JOB_ID": "77"},
+			"Slurm", env{"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_ID": "5", "SLURM_JOB_ID": "77"},
 			&World{Rank: 0, Size: 2, Job: "77/5", Unique: true, Launcher: "Slurm", RankVariable: "SLURM_PROCID"},
 		},
 		{
-			"old Slurm", env{"SLURM_PROCID": "1", "SLURM_NPROCS": "2", "SLURM_JOB_ID": "77"},
-			&World{Rank: 1, Size: 2, Job: "77", Launcher: "Slurm", RankVariable: "SLURM_PROCID"},
+			"a batch script of Slurm",
+			env{"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_JOB_ID": "77"}, nil,
 		},
 		{
 			"torchrun", env{"RANK": "7", "WORLD_SIZE": "8", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none"},
@@ -43,7 +43,7 @@ func TestDetectWorld(t *testing.T) {
 		},
 		{
 			"mpirun within a Slurm allocation",
-			env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+			env{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
 			&World{Rank: 1, Size: 4, Launcher: "Open MPI", RankVariable: "OMPI_COMM_WORLD_RANK"},
 		},
 		{"an allocation is no job", env{"SLURM_NTASKS": "8"}, nil},
@@ -76,7 +76,7 @@ func TestDetectWorldNamesNonsense(t *testing.T) {
 		{env{"OMPI_COMM_WORLD_RANK": "8", "OMPI_COMM_WORLD_SIZE": "8"}, `OMPI_COMM_WORLD_SIZE="8"`},
 		{env{"PMI_RANK": "0", "PMI_SIZE": "0"}, `PMI_SIZE="0"`},
 		{env{"PMI_RANK": "0", "PMI_SIZE": "many"}, `PMI_SIZE="many"`},
-		{env{"SLURM_PROCID": "0", "SLURM_NTASKS": "9999999999999999999999"}, "SLURM_NTASKS"},
+		{env{"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "9999999999999999999999"}, "SLURM_STEP_NUM_TASKS"},
 	} {
 		if w, ok, err := DetectWorld(environ(c.env)); err == nil || ok || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %+v, %t, %v; want an error with %s", c.env, w, ok, err, c.says)
@@ -87,7 +87,7 @@ func TestDetectWorldNamesNonsense(t *testing.T) {
 func TestRendezvous(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	name := func(w World) string {
-		path, err := rendezvous(&w)
+		path, err := w.rendezvous()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package barrier
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"lightpath/bench/sampling"
+	"lightpath/internal/monotonic"
 	"lightpath/internal/shmring"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -29,7 +29,7 @@ const (
 	Sleep Mode = "sleep" // sleeps until the controller wakes it
 )
 
-// Options of a measurement. Zero values mean 8 ranks, 2000 rounds, Spin and shared memory.
+// Options of a measurement.
 type Options struct {
 	Ranks, Rounds int
 	Mode          Mode
@@ -60,7 +60,6 @@ type Report struct {
 
 // Run measures one barrier after the other, until ctx is done.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	o = o.defaults()
 	if o.Ranks < 2 || o.Ranks > controller.MaxPorts || o.Rounds < 1 {
 		return nil, fmt.Errorf("barrier: %d ranks, %d rounds", o.Ranks, o.Rounds)
 	}
@@ -73,7 +72,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 		defer stop()
-		o.Dial = dial
+		o.Dial, o.Name = dial, "shared memory"
 	}
 	ranks := make([]*rank, o.Ranks)
 	defer func() {
@@ -107,14 +106,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	return o.report(ranks), nil
-}
-
-func (o Options) defaults() Options {
-	o.Ranks = cmp.Or(o.Ranks, 8)
-	o.Rounds = cmp.Or(o.Rounds, 2000)
-	o.Mode = cmp.Or(o.Mode, Spin)
-	o.Name = cmp.Or(o.Name, "shared memory")
-	return o
 }
 
 // device moves its circuits in no time.
@@ -191,12 +182,6 @@ func rotate(m circuit.Permutation) circuit.Permutation {
 	return append(m[1:len(m):len(m)], m[0])
 }
 
-// origin is the zero of clock.
-var origin = time.Now()
-
-// clock returns monotonic nanoseconds.
-func clock() int64 { return int64(time.Since(origin)) }
-
 // holder is the communicator of all ranks.
 const holder = 1
 
@@ -205,7 +190,7 @@ func (r *rank) run(ctx context.Context) error {
 	first := r.client.State(0).Epoch
 	for k := range r.posted {
 		epoch := first + uint32(k)
-		r.posted[k] = clock()
+		r.posted[k] = monotonic.Now()
 		if err := r.client.Post(0, epoch, holder, r.maps[k%2]); err != nil {
 			return err
 		}
@@ -220,12 +205,12 @@ func (r *rank) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if clock()-r.posted[k] > int64(timeout) {
+			if monotonic.Now()-r.posted[k] > int64(timeout) {
 				return fmt.Errorf("barrier: port %d plane 0 epoch %d: not switched in %v", r.client.Port(), epoch, timeout)
 			}
 			r.wait(epoch)
 		}
-		r.seen[k] = clock()
+		r.seen[k] = monotonic.Now()
 	}
 	return nil
 }

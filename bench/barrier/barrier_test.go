@@ -31,7 +31,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	for _, o := range []Options{{Ranks: 1}, {Ranks: -1}, {Rounds: -1}, {Mode: "nap"}} {
+	for _, o := range []Options{{1, 10, Spin, nil, ""}, {-1, 10, Spin, nil, ""}, {2, -1, Spin, nil, ""}, {2, 10, "nap", nil, ""}} {
 		if _, err := Run(t.Context(), o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}
@@ -42,7 +42,7 @@ func TestRefusals(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, Options{Ranks: 2, Rounds: 1 << 20}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, Options{Ranks: 2, Rounds: 1 << 20, Mode: Spin}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -50,7 +50,7 @@ func TestInterrupted(t *testing.T) {
 func BenchmarkBarrier(b *testing.B) {
 	for _, mode := range []Mode{Spin, Sleep} {
 		b.Run(string(mode), func(b *testing.B) {
-			r, err := Run(b.Context(), Options{Rounds: max(b.N, 10), Mode: mode})
+			r, err := Run(b.Context(), Options{Ranks: 8, Rounds: max(b.N, 10), Mode: mode})
 			require.NoError(b, err)
 			b.ReportMetric(float64(r.All.P50), "p50-ns")
 			b.ReportMetric(float64(r.All.P99), "p99-ns")

@@ -24,13 +24,13 @@ type Options struct {
 	// fabric file are those of all hosts.
 	Launch []string
 	Ranks  int // of the jobs; 0: all of the fabric
-	Iters  int // timed iterations of each run; 0: [DefaultIters]
-	Rounds int // how often each run is made; 0: [DefaultRounds]
-	// Progress is called with what runs now; it may be nil.
+	Iters  int // timed iterations of each run
+	Rounds int // how often each run is made
+	// Progress is called with what runs now.
 	Progress func(format string, args ...any)
 }
 
-// The defaults of a calibration. Several rounds keep a disturbance of the host from all samples of one run.
+// The usual options. Several rounds keep a disturbance of the host from all samples of one run.
 const (
 	DefaultRounds = 3
 	DefaultIters  = 5
@@ -125,18 +125,13 @@ func (o *Options) round(ctx context.Context, f *fabric.Fabric, n int) ([]run, er
 	return runs, nil
 }
 
-// complete fills in the defaults and checks the options.
+// complete fills in the ranks and checks the options.
 func (o *Options) complete() (*fabric.Fabric, error) {
 	f, err := fabric.Load(o.Fabric)
 	if err != nil {
 		return nil, err
 	}
 	o.Ranks = cmp.Or(o.Ranks, f.Ranks)
-	o.Iters = cmp.Or(o.Iters, DefaultIters)
-	o.Rounds = cmp.Or(o.Rounds, DefaultRounds)
-	if o.Progress == nil {
-		o.Progress = func(string, ...any) {}
-	}
 	switch {
 	case !f.Optical():
 		return nil, errors.New("calibrate: the fabric has no circuits")

@@ -184,7 +184,11 @@ ocs: [{name: o, driver: emulator, reconfig: 1ms}]
 		{Options{Fabric: file(optical), Ranks: 5}, "5 ranks"},
 		{Options{Fabric: file(optical), Ranks: 1}, "1 ranks"},
 		{Options{Fabric: file(optical), Iters: 1, Rounds: 2}, "3 at least"},
+		{Options{Fabric: file(optical)}, "0 iterations in 0 rounds"},
 	} {
+		if c.o.Launch != nil || strings.HasPrefix(c.want, "launch") {
+			c.o.Iters, c.o.Rounds = 3, 1
+		}
 		if _, err := Run(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.o, err)
 		}
@@ -209,6 +213,7 @@ func TestPredictsAFreshCollective(t *testing.T) {
 	o := Options{
 		Fabric: path, Lightpath: filepath.Join(bin, "lightpath"), Worker: filepath.Join(bin, "lightpath-rank"),
 		Rounds: 1, Iters: 3, // the least that Run accepts
+		Progress: t.Logf,
 	}
 	attempts := 1
 	if benchtest.Long() {

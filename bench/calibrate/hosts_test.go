@@ -27,7 +27,7 @@ func TestTwoHosts(t *testing.T) {
 	f, path := fabricOnHosts(t)
 	o := Options{
 		Fabric: path, Lightpath: filepath.Join(bin, "lightpath"), Worker: filepath.Join(bin, "lightpath-rank"),
-		Launch: []string{"env", "HOST={host}"}, Rounds: 1, Iters: 3,
+		Launch: []string{"env", "HOST={host}"}, Rounds: 1, Iters: 3, Progress: t.Logf,
 	}
 	if got := o.launcher(f); got(0) != nil || got(1) != nil || !slices.Equal(got(2), []string{"env", "HOST=h2"}) {
 		t.Errorf("ranks are started with %q %q %q", got(0), got(1), got(2))

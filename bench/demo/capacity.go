@@ -4,17 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"lightpath/bench"
 	"lightpath/ocsctl/kernel"
-	"lightpath/plans"
 	"lightpath/plans/circuit"
-	"lightpath/plans/fabric"
 )
 
 // Limits that make a run measure the plan and not the host.
@@ -52,17 +50,13 @@ func checkCapacity(list []Experiment, w io.Writer) error {
 
 // measureCapacity measures the payload that all ranks together send over one plane without a rate, in Gb/s.
 func measureCapacity(frameData int) (float64, error) {
-	name := fmt.Sprintf("capacity%d", os.Getpid())
-	f := &fabric.Fabric{
-		Version: fabric.Version, Name: name, Ranks: ranks, Circuits: plans.Simplex,
-		Planes: []fabric.Plane{{Name: "p0", Bandwidth: unshaped, OCS: "ocs0", Interface: "p0"}},
-		OCS:    []fabric.OCS{{Name: "ocs0", Driver: fabric.DriverEmulator}},
-	}
-	state, down, err := kernel.Temporary(f, kernel.Options{MTU: frameMTU(frameData)})
+	f := bench.EmulatedFabric("capacity", "", ranks, 1, unshaped, 0)
+	bench.OnKernel(f)
+	state, down, err := bench.KernelPlanes(f, frameData)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = down() }() // the next demo lists and removes a fabric that stays
+	defer func() { _ = down() }() // the next demo removes a fabric that stays
 	board, err := kernel.Open(state)
 	if err != nil {
 		return 0, err

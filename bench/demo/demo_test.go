@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"lightpath/bench"
 	"lightpath/collectives/schedule"
 	"lightpath/internal/require"
 	"lightpath/plans"
@@ -18,15 +17,6 @@ import (
 	"lightpath/plans/fabric"
 	"lightpath/plans/planner"
 )
-
-func TestWindows(t *testing.T) {
-	got := windows([]bench.Report{
-		{Iters: [][2]int64{{10, 20}, {40, 50}}}, {Iters: [][2]int64{{12, 30}, {35, 41}}},
-	})
-	if want := []window{{10, 30}, {35, 50}}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
 
 func TestMeasured(t *testing.T) {
 	a := testAuditor()

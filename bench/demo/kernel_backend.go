@@ -3,11 +3,11 @@ package demo
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"lightpath/bench"
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/internal/monotonic"
 	"lightpath/ocsctl/kernel"
@@ -25,10 +25,7 @@ type kernelBackend struct {
 }
 
 func (b *kernelBackend) configure(_ *Experiment, _ string, f *fabric.Fabric, _ *fabric.OCSD) {
-	f.Name = fmt.Sprintf("demo%d", os.Getpid())
-	for p := range f.Planes {
-		f.Planes[p].Interface = f.Planes[p].Name
-	}
+	bench.OnKernel(f)
 }
 
 func (b *kernelBackend) start(t *Trial, dir string) error {
@@ -36,9 +33,7 @@ func (b *kernelBackend) start(t *Trial, dir string) error {
 	if err != nil {
 		return err
 	}
-	state, down, err := kernel.Temporary(f, kernel.Options{
-		MTU: frameMTU(t.Experiment.Scale.FrameData), Overhead: ebpf.FrameOverhead,
-	})
+	state, down, err := bench.KernelPlanes(f, t.Experiment.Scale.FrameData)
 	if err != nil {
 		return err
 	}
@@ -56,7 +51,7 @@ func (b *kernelBackend) close() {
 		_ = b.view.Close() // the memory was only read
 	}
 	if b.down != nil {
-		_ = b.down() // the next demo lists and removes a fabric that stays
+		_ = b.down() // the next demo removes a fabric that stays
 	}
 }
 
@@ -117,9 +112,6 @@ func (a *auditor) perPort(ports int) ([][]float64, error) {
 	}
 	return sum, nil
 }
-
-// frameMTU returns the size of the IP packet with data bytes of payload.
-func frameMTU(data int) int { return data + ebpf.FrameOverhead - 14 }
 
 // samplePeriod is how often counters and circuits are sampled. A sample is loads from memory, without a system call.
 const samplePeriod = 200 * time.Microsecond

@@ -248,20 +248,12 @@ func (t *Trial) evaluate(b backend, dir string, reports [][]bench.Report, steps 
 	shown := slices.Index(t.Times, sampling.Sorted(t.Times)[(len(t.Times)-1)/2])
 	// Cuts fall between elements: each entry of a circuit may be off by one element per flow.
 	a := &auditor{problem: t.Problem, plan: t.Plan, steps: steps, slack: float64(4 * ranks * e.Scale.Planes)}
-	if t.Audit, t.Measured, err = b.audit(a, windows(perRank), shown); err != nil {
+	var iters []window
+	for _, s := range bench.Spans(perRank) {
+		iters = append(iters, window{s[0], s[1]})
+	}
+	if t.Audit, t.Measured, err = b.audit(a, iters, shown); err != nil {
 		return fmt.Errorf("demo: experiment %s, %s: %w", e.Key, t.Planner, err)
 	}
 	return nil
-}
-
-// windows returns the first start and the last end over the ranks of every iteration.
-func windows(perRank []bench.Report) []window {
-	w := make([]window, len(perRank[0].Iters))
-	for i := range w {
-		w[i] = window{perRank[0].Iters[i][0], perRank[0].Iters[i][1]}
-		for _, r := range perRank {
-			w[i].start, w[i].end = min(w[i].start, r.Iters[i][0]), max(w[i].end, r.Iters[i][1])
-		}
-	}
-	return w
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -13,9 +14,7 @@ import (
 	"lightpath/bench"
 	"lightpath/bench/sampling"
 	"lightpath/bench/workload"
-	"lightpath/collectives/transport/ebpf"
 	"lightpath/collectives/wire"
-	"lightpath/ocsctl/kernel"
 	"lightpath/plans"
 	"lightpath/plans/fabric"
 	"lightpath/plans/spectra"
@@ -120,53 +119,34 @@ func (o *Options) serve(ctx context.Context, dir string) (stop func(), err error
 	f.Costs.Alpha = o.Alpha
 	sw := &fabric.OCSD{Socket: socket, MTU: frameBytes + wire.HeaderSize}
 	if o.Kernel {
-		f.Name, sw.MTU = fmt.Sprintf("exchange%d", os.Getpid()), 0
-		for p := range f.Planes {
-			f.Planes[p].Interface = f.Planes[p].Name
-		}
+		bench.OnKernel(f)
+		sw.MTU = 0
 	}
 	path, config, err := bench.WriteFabric(dir, f, sw)
 	if err != nil {
 		return nil, err
 	}
-	down := func() {}
+	down := func() error { return nil }
 	if o.Kernel {
-		if down, err = kernelPlanes(path); err != nil {
+		if f, err = fabric.Load(path); err != nil {
+			return nil, err
+		}
+		if _, down, err = bench.KernelPlanes(f, frameBytes); err != nil {
 			return nil, err
 		}
 	}
 	ocs, err := bench.StartOCS(ctx, o.Lightpath, config, socket)
 	if err != nil {
-		down()
-		return nil, err
+		return nil, errors.Join(err, down())
 	}
-	return func() {
-		_ = ocs.Stop() // no process depends on it any more
-		down()
-	}, nil
-}
-
-// kernelPlanes builds the planes of a fabric file in the kernel; down removes them.
-func kernelPlanes(path string) (down func(), err error) {
-	f, err := fabric.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	_, remove, err := kernel.Temporary(f, kernel.Options{
-		MTU: frameBytes + ebpf.FrameOverhead - ethernetHeader, Overhead: ebpf.FrameOverhead,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = remove() }, nil // `fabric status` lists a fabric that stays, and the next run removes it
+	return func() { _, _ = ocs.Stop(), down() }, nil // no process depends on them any more
 }
 
 const (
 	// frameBytes is the payload of a frame. A circuit delivers whole frames, so a frame is short beside the bytes that
 	// a circuit carries between two reconfigurations.
-	frameBytes     = 8 << 10
-	ethernetHeader = 14 // not counted in an MTU
-	elemBytes      = 4
+	frameBytes = 8 << 10
+	elemBytes  = 4
 	// postWait is LIGHTPATH_DEMAND_WAIT. Ranks start together behind a barrier, so a rank that is late was delayed by
 	// the system. Its peers must not take the packet planes then, which have another rate.
 	postWait = "10s"

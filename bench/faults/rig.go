@@ -29,21 +29,21 @@ const (
 
 // setup describes the fabric, controllers and ranks of a scenario.
 type setup struct {
-	controllers int           // 0 is 1; more share a journal that outlives each of them
-	file        bool          // one controller has its journal in a file, also without scpi
-	ranks       int           // of the job; 0 is one for each port
-	remote      bool          // ranks reach the controllers by gRPC instead of a local socket
-	scpi        bool          // the planes' switch is one that speaks SCPI, and not part of the controller
-	preset      string        // with scpi: kind of the switch; empty: one that takes exactly the fabric's time
-	verify      string        // with scpi: how far moves are verified
-	env         []string      // of the ranks
-	timeout     time.Duration // LIGHTPATH_TIMEOUT on an idle machine; 0 is longer than any scenario
-	phases      []phase
-	open        bool          // the job has more operations than the scenario needs
-	apart       bool          // ranks meet in collectives only
-	ahead       bool          // ranks get the tickets of operations that repeat before they ask
-	reconfig    time.Duration // 0: 10 ms
-	rate        fabric.Rate   // of planes; 0: 200 Mb/s
+	standby  bool          // another controller stands by; both share a journal that outlives each of them
+	file     bool          // one controller has its journal in a file, also without scpi
+	ranks    int           // of the job; 0 is one for each port
+	remote   bool          // ranks reach the controllers by gRPC instead of a local socket
+	scpi     bool          // the planes' switch is one that speaks SCPI, and not part of the controller
+	preset   string        // with scpi: kind of the switch; empty: one that takes exactly the fabric's time
+	verify   string        // with scpi: how far moves are verified
+	env      []string      // of the ranks
+	timeout  time.Duration // LIGHTPATH_TIMEOUT on an idle machine; 0 is longer than any scenario
+	phases   []phase
+	open     bool          // the job has more operations than the scenario needs
+	apart    bool          // ranks meet in collectives only
+	ahead    bool          // ranks get the tickets of operations that repeat before they ask
+	reconfig time.Duration // 0: 10 ms
+	rate     fabric.Rate   // of planes; 0: 200 Mb/s
 }
 
 // rig is a running scenario.
@@ -93,11 +93,13 @@ func (g *rig) path(file string) string { return filepath.Join(g.dir, file) }
 func (g *rig) buildPlanes() error {
 	f := &fabric.Fabric{Version: fabric.Version, Name: g.name, Ranks: ranks, Circuits: plans.Simplex}
 	sw := fabric.OCS{Name: "ocs0", Driver: fabric.DriverEmulator, Reconfig: cmp.Or(g.reconfig, 10*time.Millisecond)}
-	free, err := freeAddresses(1 + max(g.setup.controllers, 1))
+	free, err := freeAddresses()
 	if err != nil {
 		return err
 	}
-	g.scpiAddress, g.listen = free[0], free[1:]
+	if g.scpiAddress, g.listen = free[0], free[1:]; !g.standby {
+		g.listen = free[1:2]
+	}
 	if g.scpi {
 		sw.Driver, sw.Endpoint = fabric.DriverPolatis, g.scpiAddress
 	}
@@ -147,7 +149,7 @@ func (g *rig) startSwitch() (err error) {
 
 // startControllers starts them one after the other, so that the first is in charge.
 func (g *rig) startControllers() (err error) {
-	if g.setup.controllers > 1 {
+	if g.standby {
 		// Served from here, the journal outlives every controller, as a cluster would.
 		c := etcd.Config{Name: "witness", Software: shim.Version, Dir: g.path("journal"), Lease: lease}
 		if g.store, err = etcd.Open(g.ctx, c); err != nil {
@@ -157,7 +159,7 @@ func (g *rig) startControllers() (err error) {
 			return err
 		}
 	}
-	for i := range max(g.setup.controllers, 1) {
+	for i := range g.listen {
 		if err := g.startController(i); err != nil {
 			return err
 		}
@@ -266,14 +268,14 @@ func (g *rig) startRanks() error {
 // addressings counts the calls of freeAddresses.
 var addressings atomic.Uint32
 
-// freeAddresses returns addresses of this host that no socket has. Each call uses a loopback address of its own. The
-// outgoing connections of other processes have ports of 127.0.0.1, so they cannot take one of these ports before the
-// listener does.
-func freeAddresses(n int) ([]string, error) {
+// freeAddresses returns addresses of this host that no socket has, for a switch and two controllers. Each call uses a
+// loopback address of its own. The outgoing connections of other processes have ports of 127.0.0.1, so they cannot take
+// one of these ports before the listener does.
+func freeAddresses() ([]string, error) {
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.%d:0", 64+pid%128, pid/128%256, 1+addressings.Add(1)%254)
 	var all []string
-	for range n {
+	for range 3 {
 		l, err := net.Listen("tcp", host)
 		if err != nil {
 			return nil, err

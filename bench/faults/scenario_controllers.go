@@ -10,7 +10,7 @@ import (
 )
 
 func controllerScenarios() []scenario {
-	twoRemote := setup{controllers: 2, remote: true, phases: interrupted(), open: true}
+	twoRemote := setup{standby: true, remote: true, phases: interrupted(), open: true}
 	moving, behindSCPI := twoRemote, twoRemote
 	moving.reconfig = longMove
 	behindSCPI.scpi, behindSCPI.verify = true, "status"

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"fmt"
 	"syscall"
 	"time"
 )
@@ -14,8 +13,8 @@ func gapScenarios() []scenario {
 	}
 	once := job(600 * time.Millisecond)
 	once.open, once.apart, once.phases = false, true, once.phases[:2]
-	standby := job(time.Second)
-	standby.controllers, standby.remote = 2, true
+	two := job(time.Second)
+	two.standby, two.remote = true, true
 	return []scenario{
 		{
 			Name: "rank-killed-in-gap", Fault: "SIGKILL to rank 2, which has the ticket of the next operation",
@@ -24,7 +23,7 @@ func gapScenarios() []scenario {
 		{
 			Name: "controller-killed-in-gap", Fault: "SIGKILL to the controller while ranks have the ticket of the next " +
 				"operation; another one stands by", GoesOn: true, Bound: lease + 10*time.Second,
-			setup: standby, play: takeoverInGap,
+			setup: two, play: takeoverInGap,
 		},
 		{
 			Name: "plane-disabled-in-gap", Fault: "an operator takes plane 1 out of service while ranks have the ticket of " +
@@ -47,26 +46,9 @@ func gapScenarios() []scenario {
 // repeats is how many equal operations a job of gapScenarios makes before it pauses: rank 0 predicts after three.
 const repeats = 12
 
-// inGap returns when the ranks of such a job pause: no frames flow, and the planes are held for the next operation.
-func (g *rig) inGap() error {
-	if err := g.job.await(repeats); err != nil {
-		return err
-	}
-	s, err := g.operator.Status(g.ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range s.Planes {
-		if len(p.Holders) == 0 {
-			return fmt.Errorf("faults: the ranks hold no plane %s for their next operation", p.Name)
-		}
-	}
-	return g.job.running()
-}
-
 // takeoverInGap kills the controller while ranks have a ticket ahead.
 func takeoverInGap(g *rig) error {
-	if err := g.inGap(); err != nil {
+	if err := g.resting(); err != nil {
 		return err
 	}
 	l, err := g.leader()

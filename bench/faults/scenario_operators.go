@@ -36,13 +36,13 @@ func operatorScenarios() []scenario {
 		{
 			Name: "journal-hangs", GoesOn: true, Bound: lease + 10*time.Second,
 			Fault: "the journal answers nothing while an operator disables plane 1, and goes on later",
-			setup: setup{controllers: 2, remote: true, ranks: 1, phases: steady(plenty), open: true},
+			setup: setup{standby: true, remote: true, ranks: 1, phases: steady(plenty), open: true},
 			play:  journalHangs,
 		},
 		{
 			Name: "controller-killed-no-ranks", GoesOn: true, Bound: lease + 5*time.Second,
 			Fault: "SIGKILL to the controller while no rank is attached; another controller stands by",
-			setup: setup{controllers: 2, remote: true, ranks: 1, phases: steady(plenty), open: true},
+			setup: setup{standby: true, remote: true, ranks: 1, phases: steady(plenty), open: true},
 			play:  killedWithoutRanks,
 		},
 		{

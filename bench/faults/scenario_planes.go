@@ -16,15 +16,25 @@ func restAfter(operations int, pause time.Duration) []phase {
 	return []phase{{operations, small, 0}, {1, small, pause}, {plenty, small, 20 * time.Millisecond}}
 }
 
-// resting returns when the ranks of that job pause. They hold no plane, or they hold all with a ticket ahead.
+// resting returns when the ranks pause after the job's first operations. They hold no plane, or they hold all with a
+// ticket ahead.
 func (g *rig) resting() error {
-	if g.ahead {
-		return g.inGap()
-	}
-	if err := g.job.await(4); err != nil {
+	if err := g.job.await(g.phases[0].operations); err != nil {
 		return err
 	}
-	return g.whileFree()
+	if !g.ahead {
+		return g.whileFree()
+	}
+	s, err := g.operator.Status(g.ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.Planes {
+		if len(p.Holders) == 0 {
+			return fmt.Errorf("faults: the ranks hold no plane %s for their next operation", p.Name)
+		}
+	}
+	return g.job.running()
 }
 
 func planeScenarios() []scenario {

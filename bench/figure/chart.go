@@ -110,10 +110,7 @@ func newPlot(title string, x, y Axis) *plot.Plot {
 		a.to.Color, a.to.Tick.Color = softColour, softColour
 		a.to.Width, a.to.Tick.Width = 0.6, 0.6
 		a.to.Tick.Length = 4
-		name := a.from.Name
-		if name == nil {
-			name = short
-		}
+		name := naming(a.from.Name)
 		a.to.Tick.Marker = round{name}
 		if a.from.Log {
 			a.to.Scale = plot.LogScale{}
@@ -218,26 +215,15 @@ func (c *Chart) addPrinted(p *plot.Plot) error {
 	if len(c.Printed) == 0 {
 		return nil
 	}
-	xys := make(plotter.XYs, len(c.Printed))
-	labels := plotter.XYLabels{XYs: xys, Labels: make([]string, len(c.Printed))}
-	for i, m := range c.Printed {
-		xys[i] = plotter.XY{X: m.X, Y: m.Y}
-		labels.Labels[i] = m.Label
+	names, err := labelsOf(c.Printed, markColour, draw.XRight, vg.Point{X: -5, Y: 4})
+	if err != nil {
+		return err
 	}
-	crosses, err := plotter.NewScatter(xys)
+	crosses, err := plotter.NewScatter(names.XYs)
 	if err != nil {
 		return err
 	}
 	crosses.GlyphStyle = printedStyle
-	names, err := plotter.NewLabels(labels)
-	if err != nil {
-		return err
-	}
-	for i := range names.TextStyle {
-		names.TextStyle[i] = style(8, markColour)
-		names.TextStyle[i].XAlign = draw.XRight
-	}
-	names.Offset = vg.Point{X: -5, Y: 4}
 	p.Add(crosses, names)
 	return nil
 }
@@ -247,21 +233,30 @@ func addNames(p *plot.Plot, names []Printed) error {
 	if len(names) == 0 {
 		return nil
 	}
-	l := plotter.XYLabels{XYs: make(plotter.XYs, len(names)), Labels: make([]string, len(names))}
-	for i, n := range names {
-		l.XYs[i], l.Labels[i] = plotter.XY{X: n.X, Y: n.Y}, n.Label
-	}
-	labels, err := plotter.NewLabels(l)
+	labels, err := labelsOf(names, inkColour, draw.XCenter, vg.Point{Y: 5})
 	if err != nil {
 		return err
 	}
-	for i := range labels.TextStyle {
-		labels.TextStyle[i] = style(8, inkColour)
-		labels.TextStyle[i].XAlign = draw.XCenter
-	}
-	labels.Offset = vg.Point{Y: 5}
 	p.Add(labels)
 	return nil
+}
+
+// labelsOf returns the labels of points, at an offset from them.
+func labelsOf(all []Printed, c color.Color, align text.XAlignment, offset vg.Point) (*plotter.Labels, error) {
+	l := plotter.XYLabels{XYs: make(plotter.XYs, len(all)), Labels: make([]string, len(all))}
+	for i, m := range all {
+		l.XYs[i], l.Labels[i] = plotter.XY{X: m.X, Y: m.Y}, m.Label
+	}
+	labels, err := plotter.NewLabels(l)
+	if err != nil {
+		return nil, err
+	}
+	for i := range labels.TextStyle {
+		labels.TextStyle[i] = style(8, c)
+		labels.TextStyle[i].XAlign = align
+	}
+	labels.Offset = offset
+	return labels, nil
 }
 
 func fixRange(a *plot.Axis, from Axis) {

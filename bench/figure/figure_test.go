@@ -42,7 +42,7 @@ func quick(t *testing.T, paper, name string) *Figure {
 
 func fresh(t *testing.T, paper, name string) *Figure {
 	t.Helper()
-	f, err := Make(t.Context(), paper, name, Options{Quick: true, Seed: 1})
+	f, err := Papers.Make(t.Context(), paper, name, Options{Quick: true, Seed: 1})
 	require.NoError(t, err)
 	return f
 }
@@ -51,17 +51,17 @@ func fresh(t *testing.T, paper, name string) *Figure {
 // of each paper to files, and checks that its PNG, drawn by the same code as the SVG, decodes and is not blank.
 func TestFigures(t *testing.T) {
 	written := []string{"harvest-8", "swot-8", "spectra-7"}
-	for _, r := range registry {
-		t.Run(r.paper+"-"+r.name, func(t *testing.T) {
-			files := slices.Contains(written, r.paper+"-"+r.name)
+	for _, r := range Papers {
+		t.Run(r.Paper+"-"+r.Name, func(t *testing.T) {
+			files := slices.Contains(written, r.Paper+"-"+r.Name)
 			if testing.Short() && !files {
 				t.Skip("short: one figure of each paper")
 			}
-			f := quick(t, r.paper, r.name)
+			f := quick(t, r.Paper, r.Name)
 			if files {
 				checkFiles(t, f)
 			} else {
-				checkCSV(t, r.name, f.Table.CSV())
+				checkCSV(t, r.Name, f.Table.CSV())
 				if len(f.Panels) > 0 {
 					data, err := f.SVG()
 					require.NoError(t, err)
@@ -280,13 +280,13 @@ func TestPrinted(t *testing.T) {
 }
 
 func TestUnknown(t *testing.T) {
-	_, err := Make(t.Context(), "swot", "6", Options{})
+	_, err := Papers.Make(t.Context(), "swot", "6", Options{})
 	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "swot 7") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Make(ctx, "swot", "8", Options{Quick: true}); !errors.Is(err, context.Canceled) {
+	if _, err := Papers.Make(ctx, "swot", "8", Options{Quick: true}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if _, err := quick(t, "swot", "8").Write("/dev/null/figures"); err == nil {

@@ -67,11 +67,10 @@ func harvest8(ctx context.Context, o Options) (*Figure, error) {
 			return nil, err
 		}
 		ts = append(ts, trial{"Swing " + name, call{schedule.AllReduce, "swing:" + name, "Swing"},
-			harvestFabric(n, len(maps)), maps})
+			HarvestFabric(n, len(maps)), maps})
 	}
-	f, err := speedups(ctx, o, "HARVEST Fig. 8: multi-port Swing AllReduce on tori (static: the torus itself)", ts,
+	return speedups(ctx, o, "HARVEST Fig. 8: multi-port Swing AllReduce on tori (static: the torus itself)", ts,
 		harvestEffort)
-	return f, err
 }
 
 // harvest9 is Figure 9: Bruck's algorithms and the trees.
@@ -87,11 +86,11 @@ func harvest9(ctx context.Context, o Options) (*Figure, error) {
 	}
 	both := []circuit.Permutation{circuit.Shift(n, 1), circuit.Shift(n, -1)}
 	ts := []trial{
-		{"Bruck A2A, r = 4", call{schedule.AllToAll, "bruck:4", ""}, harvestFabric(n, 3), kautz.Maps},
-		{"Bruck AllGather", call{schedule.AllGather, "bruck", ""}, harvestFabric(n, 1),
+		{"Bruck A2A, r = 4", call{schedule.AllToAll, "bruck:4", ""}, HarvestFabric(n, 3), kautz.Maps},
+		{"Bruck AllGather", call{schedule.AllGather, "bruck", ""}, HarvestFabric(n, 1),
 			[]circuit.Permutation{circuit.Shift(n, -1)}},
-		{"Binomial broadcast", call{schedule.Broadcast, "binomial", ""}, harvestFabric(n, 1), ring},
-		{"Binary-tree broadcast", call{schedule.Broadcast, "binary-tree", ""}, harvestFabric(n, 2), both},
+		{"Binomial broadcast", call{schedule.Broadcast, "binomial", ""}, HarvestFabric(n, 1), ring},
+		{"Binary-tree broadcast", call{schedule.Broadcast, "binary-tree", ""}, HarvestFabric(n, 2), both},
 	}
 	f, err := speedups(ctx, o, fmt.Sprintf("HARVEST Fig. 9: Bruck's algorithms and broadcast trees, %d ranks", n), ts,
 		harvestEffort/4)
@@ -116,7 +115,7 @@ func harvest10(ctx context.Context, o Options) (*Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		ts = append(ts, trial{fmt.Sprintf("A2A, %d ports", k), call{schedule.AllToAll, "pairwise", ""}, harvestFabric(n, k),
+		ts = append(ts, trial{fmt.Sprintf("A2A, %d ports", k), call{schedule.AllToAll, "pairwise", ""}, HarvestFabric(n, k),
 			g.Maps})
 	}
 	f, err := speedups(ctx, o, fmt.Sprintf("HARVEST Fig. 10: All-to-All against a generalized Kautz graph with "+

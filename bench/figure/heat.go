@@ -94,10 +94,7 @@ const barWidth = 58 // points, of the colour bar with its labels
 
 func (h *HeatMap) drawTo(canvas draw.Canvas) error {
 	index := func(a Axis, values []float64) Axis {
-		name := a.Name
-		if name == nil {
-			name = short
-		}
+		name := naming(a.Name)
 		at := make([]float64, len(values))
 		for i := range at {
 			at[i] = float64(i) + 1 // gonum compares ticks relatively, so a tick at 0 would be lost
@@ -129,10 +126,7 @@ func (h *HeatMap) drawBar(c draw.Canvas, bottom, top vg.Length) {
 		y := bottom + vg.Length(i)*height
 		fill(c, h.Scale.colour(h.Scale.at((float64(i)+0.5)/slices)), left, left+9, y, y+height+0.4)
 	}
-	name := h.Scale.Name
-	if name == nil {
-		name = short
-	}
+	name := naming(h.Scale.Name)
 	tick := style(7.5, inkColour)
 	tick.YAlign = draw.YCenter
 	for i := range 5 {
@@ -156,10 +150,7 @@ func (p cells) Plot(c draw.Canvas, plt *plot.Plot) {
 	h := p.h
 	x, y := plt.Transforms(&c)
 	width, height := x(2)-x(1), y(2)-y(1)
-	name := h.Scale.Name
-	if name == nil {
-		name = short
-	}
+	name := naming(h.Scale.Name)
 	for r := range h.Ys {
 		for i := range h.Xs {
 			v := h.Z[r][i]

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"gonum.org/v1/gonum/stat"
+
 	"lightpath/plans/lumos/cluster"
 )
 
@@ -31,18 +33,18 @@ func Simulate(
 ) (*Clusters, error) {
 	all := &Clusters{Jobs: jobs, Results: make([]*cluster.Result, len(fabrics))}
 	var mu sync.Mutex
-	ended := make([]int, len(fabrics))
+	ended, sum := make([]int, len(fabrics)), 0
 	total := len(jobs) * len(fabrics)
-	each := Options{} // progress is by job, below
-	err := Each(ctx, len(fabrics), each, func(i int) error {
+	err := Each(ctx, len(fabrics), nil, func(i int) error { // progress is by job
 		config := c
 		config.Fabric, config.Jobs = fabrics[i], jobs
 		if o.Progress != nil {
 			config.Progress = func(n int) {
 				mu.Lock()
 				defer mu.Unlock()
+				sum += n - ended[i]
 				ended[i] = n
-				if sum := total - remaining(ended, len(jobs)); n%50 == 0 || sum == total {
+				if n%50 == 0 || sum == total {
 					o.Progress(sum, total)
 				}
 			}
@@ -62,14 +64,6 @@ func (c *Clusters) Keep() bool {
 	return first
 }
 
-func remaining(ended []int, jobs int) int {
-	left := 0
-	for _, n := range ended {
-		left += jobs - n
-	}
-	return left
-}
-
 // Table returns the averages, a fabric a row.
 func (c *Clusters) Table() Table {
 	t := Table{Columns: []string{
@@ -81,7 +75,7 @@ func (c *Clusters) Table() Table {
 	for _, r := range c.Results {
 		s := r.Summarize(c.Jobs)
 		row := []any{
-			r.Fabric.Name, r.Fabric.Routing, r.Fabric.PortGbps, round0(s.JRT), round0(s.JWT), round0(s.JCT),
+			r.Fabric.Name, r.Fabric.Routing, r.Fabric.PortGbps, math.Round(s.JRT), math.Round(s.JWT), math.Round(s.JCT),
 			s.Waited, math.Round(1000*s.Busy) / 10, percent(s.JRT, first.JRT), percent(s.JCT, first.JCT),
 			math.Round(1000*s.Contention) / 1000, s.CrossPod,
 		}
@@ -95,8 +89,6 @@ func (c *Clusters) Table() Table {
 	}
 	return t
 }
-
-func round0(v float64) float64 { return math.Round(v) }
 
 // percent returns by how many percent v is above base.
 func percent(v, base float64) float64 { return math.Round(1e4*(v/base-1)) / 100 }
@@ -169,18 +161,10 @@ func parseFabrics(names []string, gpus int) ([]cluster.Fabric, error) {
 	return all, nil
 }
 
-// tracesOf returns the number of traces of a comparison of clusters.
-func tracesOf(o Options) int {
-	switch {
-	case o.Runs > 0:
-		return o.Runs
-	case o.Quick:
-		return 1
-	}
-	return 5
-}
-
-const iterations = 10 // as in the artifact of LumosCore
+const (
+	clusterTraces = 5  // of a comparison of clusters
+	iterations    = 10 // of a job, as in the artifact of LumosCore
+)
 
 // lumos8 compares the fabrics of the paper's simulations at 4096 GPUs.
 func lumos8(ctx context.Context, o Options) (*Figure, error) {
@@ -308,7 +292,7 @@ type clusterPoint struct {
 func (f *Figure) clusters(ctx context.Context, o Options, names []string, points []clusterPoint,
 	visit func(clusterPoint, []*Clusters, *meansOf),
 ) error {
-	runs := tracesOf(o)
+	runs := o.runs(clusterTraces)
 	for at, p := range points {
 		fabrics, err := parseFabrics(names, p.gpus)
 		if err != nil {
@@ -389,13 +373,7 @@ func (m *meansOf) compare(a, b string, jct bool) []float64 {
 	return ratio
 }
 
-func mean(v []float64) float64 {
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	return sum / float64(len(v))
-}
+func mean(v []float64) float64 { return stat.Mean(v, nil) }
 
 // spread describes how far runs are apart.
 func spread(v []float64) string {

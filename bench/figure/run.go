@@ -37,14 +37,17 @@ type Options struct {
 	Progress func(done, total int)
 }
 
-// maker makes one figure.
-type maker func(ctx context.Context, o Options) (*Figure, error)
+// Entry is a figure that can be made.
+type Entry struct {
+	Paper, Name, About string
+	Make               func(ctx context.Context, o Options) (*Figure, error)
+}
 
-// registry lists the figures, in the order of the papers.
-var registry = []struct {
-	paper, name, about string
-	make               maker
-}{
+// Catalogue lists figures.
+type Catalogue []Entry
+
+// Papers are the figures of the papers, in their order.
+var Papers = Catalogue{
 	{"harvest", "5", "speedup over a static ring and over BvN, message size x reconfiguration delay", harvest5},
 	{"harvest", "8", "multi-port Swing on 2-D and 3-D tori", harvest8},
 	{"harvest", "9", "Bruck's algorithms and broadcast trees", harvest9},
@@ -66,29 +69,29 @@ var registry = []struct {
 }
 
 // List returns "paper name: what" for each figure.
-func List() []string {
-	lines := make([]string, len(registry))
-	for i, r := range registry {
-		lines[i] = fmt.Sprintf("%s %s: %s", r.paper, r.name, r.about)
+func (c Catalogue) List() []string {
+	lines := c.Names()
+	for i, e := range c {
+		lines[i] += ": " + e.About
 	}
 	return lines
 }
 
 // Names returns "paper name" for each figure.
-func Names() []string {
-	names := make([]string, len(registry))
-	for i, r := range registry {
-		names[i] = r.paper + " " + r.name
+func (c Catalogue) Names() []string {
+	names := make([]string, len(c))
+	for i, e := range c {
+		names[i] = e.Paper + " " + e.Name
 	}
 	return names
 }
 
 // Make computes a figure. It fails with [ErrUnknown], with the context's error, or with a planner's error. The last is
 // a defect: every problem of a figure has a plan.
-func Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
-	for _, r := range registry {
-		if r.paper == paper && r.name == name {
-			f, err := r.make(ctx, o)
+func (c Catalogue) Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
+	for _, e := range c {
+		if e.Paper == paper && e.Name == name {
+			f, err := e.Make(ctx, o)
 			if err != nil {
 				return nil, fmt.Errorf("figure: %s %s: %w", paper, name, err)
 			}
@@ -96,12 +99,12 @@ func Make(ctx context.Context, paper, name string, o Options) (*Figure, error) {
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("figure: %w: %q %q (there are %s)", ErrUnknown, paper, name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("figure: %w: %q %q (there are %s)", ErrUnknown, paper, name, strings.Join(c.Names(), ", "))
 }
 
-// Each runs work for 0..n-1 on all processors and reports progress. It returns the error with the lowest index. Calls
-// for different indexes must not write the same variables.
-func Each(ctx context.Context, n int, o Options, work func(i int) error) error {
+// Each runs work for 0..n-1 on all processors and calls progress, if not nil, after each. It returns the error with the
+// lowest index. Calls for different indexes must not write the same variables.
+func Each(ctx context.Context, n int, progress func(done, total int), work func(i int) error) error {
 	var mu sync.Mutex
 	done, errs := 0, make([]error, n)
 	var group errgroup.Group
@@ -114,14 +117,25 @@ func Each(ctx context.Context, n int, o Options, work func(i int) error) error {
 			mu.Lock()
 			defer mu.Unlock()
 			done++
-			if o.Progress != nil {
-				o.Progress(done, n)
+			if progress != nil {
+				progress(done, n)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // errs has the errors
 	return cmp.Or(errs...)
+}
+
+// runs returns how many random inputs a point has: as the user asks, one in a quick figure, or else usual.
+func (o Options) runs(usual int) int {
+	switch {
+	case o.Runs > 0:
+		return o.Runs
+	case o.Quick:
+		return 1
+	}
+	return usual
 }
 
 // Collective returns the planning problem of a collective on the fabric of a template. It counts bytes as nccl-tests

@@ -126,7 +126,7 @@ func spectra10(ctx context.Context, o Options) (*Figure, error) {
 	if o.Quick {
 		flows = []float64{4, 32}
 	}
-	g := spectraGrid{deltas: []float64{delta}, methods: comparison, runs: runsOf(o)}
+	g := spectraGrid{deltas: []float64{delta}, methods: comparison, runs: o.runs(defaultRuns)}
 	for _, m := range flows {
 		g.families = append(g.families, benchDemands(o, fmt.Sprintf("benchmark, m = %.0f", m), int(m)))
 	}

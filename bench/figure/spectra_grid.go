@@ -147,16 +147,6 @@ const (
 	paperRuns   = 50
 )
 
-func runsOf(o Options) int {
-	switch {
-	case o.Runs > 0:
-		return o.Runs
-	case o.Quick:
-		return 1
-	}
-	return defaultRuns
-}
-
 func deltasOf(o Options) []float64 {
 	if o.Quick {
 		return []float64{0.01, 0.1}
@@ -168,7 +158,7 @@ func deltasOf(o Options) []float64 {
 // switchCounts[k] switches.
 func (g *spectraGrid) mean(ctx context.Context, o Options) ([][][]float64, error) {
 	pieces := make([][][][]float64, len(g.families)*g.runs) // [matrix][switch count][method][delta]
-	err := Each(ctx, len(pieces), o, func(i int) error {
+	err := Each(ctx, len(pieces), o.Progress, func(i int) error {
 		x := newSubject(g.families[i/g.runs].make(o.Seed + int64(i%g.runs)))
 		for _, switches := range switchCounts {
 			values := matrix(len(g.methods), len(g.deltas))
@@ -206,7 +196,7 @@ func (g *spectraGrid) mean(ctx context.Context, o Options) ([][][]float64, error
 
 // spectraFigure draws a grid, a panel for each setting.
 func spectraFigure(ctx context.Context, o Options, title string, g spectraGrid) (*Figure, [][][]float64, error) {
-	g.runs = runsOf(o)
+	g.runs = o.runs(defaultRuns)
 	means, err := g.mean(ctx, o)
 	if err != nil {
 		return nil, nil, err

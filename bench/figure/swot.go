@@ -19,8 +19,8 @@ const (
 	swotLatency  = 20.0
 )
 
-// swotFabric is p nodes on k planes that share 800 Gb/s per node.
-func swotFabric(p, k int) plans.Problem {
+// SWOTFabric is p nodes on k planes that share 800 Gb/s per node.
+func SWOTFabric(p, k int) plans.Problem {
 	return plans.Problem{
 		Version: plans.Version, Ranks: p, Planes: k, BandwidthGbps: swotNodeGbps / float64(k),
 		AlphaUS: swotLatency, ReconfigUS: swotReconfig, Circuits: plans.Simplex,
@@ -80,6 +80,11 @@ type call struct {
 	collective schedule.Collective
 	algorithm  string
 	label      string
+}
+
+// problem returns the planning problem of a call of so many bytes on a fabric.
+func (c call) problem(bytes float64, fabric plans.Problem) (*plans.Problem, error) {
+	return Collective(c.collective, c.algorithm, bytes, fabric)
 }
 
 var (
@@ -154,19 +159,33 @@ func swot7(ctx context.Context, o Options) (*Figure, error) {
 func sweep(ctx context.Context, o Options, panels []sweepPanel, ms []float64) error {
 	base := make([]*plans.Problem, len(panels))
 	for i := range panels {
-		p, err := Collective(panels[i].call.collective, panels[i].call.algorithm, ms[0], swotFabric(panels[i].ranks, 8))
+		p, err := panels[i].call.problem(ms[0], SWOTFabric(panels[i].ranks, 8))
 		if err != nil {
 			return err
 		}
 		base[i] = p
-		panels[i].ccts = matrix(len(swotSchemes), len(ms))
 	}
-	per := len(ms) * len(swotSchemes)
-	return Each(ctx, len(panels)*per, o, func(i int) (err error) {
-		p, s, m := i/per, i%per/len(ms), i%len(ms)
-		panels[p].ccts[s][m], err = swotSchemes[s].cct(ctx, resize(base[p], ms[m]/ms[0]), swotEffort(o), o.Seed)
+	all, err := cube(ctx, o, len(panels), len(swotSchemes), len(ms), func(p, s, m int) (float64, error) {
+		return swotSchemes[s].cct(ctx, resize(base[p], ms[m]/ms[0]), swotEffort(o), o.Seed)
+	})
+	for i := range panels {
+		panels[i].ccts = all[i]
+	}
+	return err
+}
+
+// cube computes a number for each of a x b x c points.
+func cube(ctx context.Context, o Options, a, b, c int, at func(i, j, k int) (float64, error)) ([][][]float64, error) {
+	all := make([][][]float64, a)
+	for i := range all {
+		all[i] = matrix(b, c)
+	}
+	err := Each(ctx, a*b*c, o.Progress, func(n int) (err error) {
+		i, j, k := n/(b*c), n/c%b, n%c
+		all[i][j][k], err = at(i, j, k)
 		return err
 	})
+	return all, err
 }
 
 // largestReduction returns the greatest 1 - ours/base in percent, over the points where both are known.
@@ -210,10 +229,10 @@ func swot8(ctx context.Context, o Options) (*Figure, error) {
 			}
 		}
 	}
-	err := Each(ctx, len(points), o, func(i int) error {
+	err := Each(ctx, len(points), o.Progress, func(i int) error {
 		at := points[i]
 		pn := &panels[at.panel]
-		p, err := Collective(pn.call.collective, pn.call.algorithm, swot8Bytes, swotFabric(int(pn.ranks[at.x]), 4))
+		p, err := pn.call.problem(swot8Bytes, SWOTFabric(int(pn.ranks[at.x]), 4))
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"lightpath/collectives/schedule"
 	"lightpath/plans"
@@ -51,11 +50,10 @@ func swot9(ctx context.Context, o Options) (*Figure, error) {
 			}
 		}
 	}
-	err := Each(ctx, len(points), o, func(i int) error {
+	err := Each(ctx, len(points), o.Progress, func(i int) error {
 		at := points[i]
 		b := &breeds[at.breed]
-		c := b.calls[at.call]
-		p, err := Collective(c.collective, c.algorithm, b.sizes[at.size], swotFabric(ranks, 8))
+		p, err := b.calls[at.call].problem(b.sizes[at.size], SWOTFabric(ranks, 8))
 		if err != nil {
 			return err
 		}
@@ -147,20 +145,17 @@ func swot10(ctx context.Context, o Options) (*Figure, error) {
 	}
 	calls := []call{halving, doubling, bruck, pairwise}
 	planes := []int{2, 4, 8}
-	gains := make([][][]float64, len(calls))
-	for c := range gains {
-		gains[c] = matrix(len(planes), len(ms))
-	}
-	per := len(planes) * len(ms)
-	err := Each(ctx, len(calls)*per, o, func(i int) error {
-		c, k, m := i/per, i%per/len(ms), i%len(ms)
-		p, err := Collective(calls[c].collective, calls[c].algorithm, ms[m], swotFabric(ranks, planes[k]))
+	gains, err := cube(ctx, o, len(calls), len(planes), len(ms), func(c, k, m int) (float64, error) {
+		p, err := calls[c].problem(ms[m], SWOTFabric(ranks, planes[k]))
 		if err != nil {
-			return err
+			return 0, err
 		}
-		gain, err := gainOver(ctx, p, "perstep", swotEffort(o), o.Seed)
-		gains[c][k][m] = gain
-		return err
+		base, err := cct(ctx, "perstep", p, swotEffort(o), o.Seed)
+		if err != nil {
+			return 0, err
+		}
+		ours, err := cct(ctx, "swot", p, swotEffort(o), o.Seed)
+		return 100 * (1 - ours/base), err
 	})
 	if err != nil {
 		return nil, err
@@ -194,17 +189,6 @@ func swot10(ctx context.Context, o Options) (*Figure, error) {
 	return f, nil
 }
 
-// gainOver returns by how many percent SWOT shortens the plan of a baseline.
-func gainOver(ctx context.Context, p *plans.Problem, baseline string, effort time.Duration,
-	seed int64) (float64, error) {
-	base, err := cct(ctx, baseline, p, effort, seed)
-	if err != nil {
-		return 0, err
-	}
-	ours, err := cct(ctx, "swot", p, effort, seed)
-	return 100 * (1 - ours/base), err
-}
-
 // swot11 shows the share of the completion time beyond the ideal one.
 func swot11(ctx context.Context, o Options) (*Figure, error) {
 	ranks, ms := 256, sizes(5, 22, 1)
@@ -213,22 +197,15 @@ func swot11(ctx context.Context, o Options) (*Figure, error) {
 	}
 	calls := []call{halving, doubling, bruck, pairwise}
 	delays := []float64{20, 200, 2000, 20000}
-	share := make([][][]float64, len(calls))
-	for c := range share {
-		share[c] = matrix(len(delays), len(ms))
-	}
-	per := len(delays) * len(ms)
-	err := Each(ctx, len(calls)*per, o, func(i int) error {
-		c, d, m := i/per, i%per/len(ms), i%len(ms)
-		fabric := swotFabric(ranks, 4)
+	share, err := cube(ctx, o, len(calls), len(delays), len(ms), func(c, d, m int) (float64, error) {
+		fabric := SWOTFabric(ranks, 4)
 		fabric.ReconfigUS = delays[d]
-		p, err := Collective(calls[c].collective, calls[c].algorithm, ms[m], fabric)
+		p, err := calls[c].problem(ms[m], fabric)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		us, err := cct(ctx, "swot", p, swotEffort(o)/2, o.Seed)
-		share[c][d][m] = 100 * (1 - ideal(p)/us)
-		return err
+		return 100 * (1 - ideal(p)/us), err
 	})
 	if err != nil {
 		return nil, err
@@ -251,7 +228,7 @@ func (f *Figure) addOverhead(index int, c call, ranks int, delays, ms []float64,
 			Max: 100}, PrintedName: "m_step/B = T"}
 	for d, delay := range delays {
 		knee := math.NaN()
-		if p, err := Collective(c.collective, c.algorithm, 1, swotFabric(ranks, 4)); err == nil {
+		if p, err := c.problem(1, SWOTFabric(ranks, 4)); err == nil {
 			largest := 0.0
 			for _, s := range p.Steps {
 				largest = math.Max(largest, s.Bytes)

@@ -47,6 +47,14 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
+// naming returns the function that writes values: name, or short if it is nil.
+func naming(name func(float64) string) func(float64) string {
+	if name == nil {
+		return short
+	}
+	return name
+}
+
 // named are ticks at given values with given names. At most "most" of them have labels, so that labels do not overlap.
 type named struct {
 	at   []float64

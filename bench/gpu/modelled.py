@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import report
 from context import ROOT, STUB
 from traffic import moved
 
@@ -169,10 +170,7 @@ PAGE_SIZES = ["8", "1M", "256M"]  # of counts
 def compact(rows, before, sizes, kinds=(TIMES, SHARES, COUNTS)):
     """Tables as lists of lines of cells, each under a title."""
     now, old = {key(row): row for row in rows}, {key(row): row for row in before}
-    lines = sorted(
-        {key(row)[:4] for row in rows},
-        key=lambda k: (MEMORIES.index(k[3]), COLLECTIVES.index(k[0]), k[1], MODES.index(k[2])),
-    )
+    lines = list(dict.fromkeys(key(row)[:4] for row in rows))  # in the order of points
     for memory in MEMORIES:
         for title, show in kinds:
             body = []
@@ -186,16 +184,14 @@ def compact(rows, before, sizes, kinds=(TIMES, SHARES, COUNTS)):
 def text(tables):
     out = []
     for title, cells in tables:
-        widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-        out += [title, *("  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in cells), ""]
+        out += [title, *report.aligned(cells), ""]
     return "\n".join(out)
 
 
 def markdown(tables):
     out = []
     for title, cells in tables:
-        rows = ["| " + " | ".join(line) + " |" for line in cells]
-        out += [f"**{title}**", "", rows[0], "|" + "---|" * len(cells[0]), *rows[1:], ""]
+        out += [f"**{title}**", "", *report.piped(cells), ""]
     return "\n".join(out)
 
 
@@ -236,13 +232,13 @@ def main(argv=None):
     parser.add_argument("--ranks", type=lambda value: [int(n) for n in value.split(",")], default=RANKS)
     parser.add_argument("--modes", type=names, default=MODES)
     args = parser.parse_args(argv)
-    table = constants()
-    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        rows = list(pool.map(lambda point: measure(point, table), points(args)))
     before = []
     if args.before:
         with open(args.before) as f:
             before = json.load(f)["rows"]
+    table = constants()
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        rows = list(pool.map(lambda point: measure(point, table), points(args)))
     os.makedirs(args.out, exist_ok=True)
     tables = list(compact(rows, before, args.sizes))
     for name, content in (

@@ -51,15 +51,22 @@ def failed(rows):
     return any(row.status in (FAILED, SHORT) for row in rows)
 
 
+def aligned(table):
+    """The lines of a table of cells for a terminal."""
+    widths = [max(map(len, column)) for column in zip(*table)]
+    return ["  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in table]
+
+
+def piped(table):
+    """The lines of a table of cells in Markdown. The first line of cells is the head."""
+    lines = ["| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in table]
+    return [lines[0], "|" + "---|" * len(table[0]), *lines[1:]]
+
+
 def text(rows):
-    cells = [HEAD] + [row.cells() for row in rows]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(HEAD))]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in cells]
-    return "\n".join([lines[0], "-" * len(lines[0])] + lines[1:])
+    head, *lines = aligned([HEAD, *(row.cells() for row in rows)])
+    return "\n".join([head, "-" * len(head), *lines])
 
 
 def markdown(rows):
-    def line(cells):
-        return "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"
-
-    return "\n".join([line(HEAD), "|" + "---|" * len(HEAD)] + [line(row.cells()) for row in rows])
+    return "\n".join(piped([HEAD, *(row.cells() for row in rows)]))

@@ -197,6 +197,19 @@ class Modelled(unittest.TestCase):
         self.assertIn("21.6>10.8", page)
         self.assertTrue(all(len(line) <= 120 for line in page.splitlines()))
 
+    def test_other_collectives(self):
+        """A table has the collectives that were asked for, in that order."""
+        point = {"ranks": 2, "mode": "threads", "memory": "device", "size": "8", "error": "hangs"}
+        rows = [{**point, "collective": c} for c in ("reduce", "allgather")]
+        _, cells = next(modelled.compact(rows, [], ["8"]))
+        self.assertEqual([line[0] for line in cells[1:]], ["reduce", "allgather"])
+
+    def test_reads_the_other_build_first(self):
+        """A table.json that is missing fails before minutes of measuring."""
+        with mock.patch("modelled.measure", side_effect=AssertionError("measured")):
+            with self.assertRaises(FileNotFoundError):
+                modelled.main(["--before", "/nonexistent/table.json"])
+
     def test_a_block_of_alltoall(self):
         self.assertEqual(modelled.asked("alltoall", 8, "8"), 64)
         self.assertEqual(modelled.asked("allreduce", 8, "64K"), 65536)

@@ -130,10 +130,7 @@ func (o *Options) kernels(threads int) []*Line {
 
 // ordinaryNumbers returns n bytes that are numbers from 0.01 to 1.1 as floats of any size. Denormal numbers would be
 // slower.
-func ordinaryNumbers(n int) []byte {
-	b := slices.Repeat([]byte{0x3c}, n)
-	return b
-}
+func ordinaryNumbers(n int) []byte { return slices.Repeat([]byte{0x3c}, n) }
 
 // onAll returns a function that times work on all threads: from the moment when all may begin until all have ended.
 func onAll(threads int, work func(thread int)) func() (time.Duration, error) {

@@ -15,7 +15,7 @@ import (
 	"lightpath/collectives/schedule"
 )
 
-// Options describe a comparison. Only Timeout has a default (2 minutes).
+// Options describe a comparison.
 type Options struct {
 	Transports  []string // shm, tcp
 	Collectives []schedule.Collective
@@ -40,7 +40,7 @@ type Options struct {
 	Before *Document
 	// Save, unless nil, is called after each collective with all points so far.
 	Save func(*Document) error
-	// Progress, unless nil, gets a line at each step.
+	// Progress gets a line at each step.
 	Progress func(format string, args ...any)
 }
 
@@ -129,12 +129,7 @@ func Run(ctx context.Context, o *Options) (*Document, error) {
 	if err != nil {
 		return d, err
 	}
-	if d.LeftOut = why; o.Progress == nil {
-		o.Progress = func(string, ...any) {}
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 2 * time.Minute
-	}
+	d.LeftOut = why
 	for _, line := range why {
 		o.Progress("%s", line)
 	}

@@ -62,30 +62,33 @@ func startSession(ctx context.Context, c *contender, p *Programs, s setting, tim
 	s.scratch = dir
 	ses := &session{name: c.Name, timeout: timeout, patience: 20 * time.Second, dir: dir,
 		ranks: make([]*rankConn, s.ranks)}
-	socket := filepath.Join(dir, "commands")
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
-	defer listener.Close()
-	job := make([]string, s.ranks)
-	for r := range job {
-		job[r] = filepath.Join(dir, fmt.Sprintf("job-%d", r))
-		if err := os.WriteFile(job[r], bench.SessionJob(r, s.ranks, dir, socket, c.plain && !s.libraryMemory, s.reserve),
-			0o600); err != nil {
-			os.RemoveAll(dir)
-			return nil, err
-		}
-	}
-	if err = ses.start(ctx, c.commands(p, s, job)); err == nil {
-		err = ses.greet(listener.(*net.UnixListener))
-	}
-	if err != nil {
+	if err := ses.meet(ctx, c, p, s); err != nil {
 		ses.close()
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	return ses, nil
+}
+
+// meet starts all ranks and accepts them.
+func (s *session) meet(ctx context.Context, c *contender, p *Programs, set setting) error {
+	socket := filepath.Join(s.dir, "commands")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	job := make([]string, set.ranks)
+	for r := range job {
+		job[r] = filepath.Join(s.dir, fmt.Sprintf("job-%d", r))
+		text := bench.SessionJob(r, set.ranks, s.dir, socket, c.plain && !set.libraryMemory, set.reserve)
+		if err := os.WriteFile(job[r], text, 0o600); err != nil {
+			return err
+		}
+	}
+	if err := s.start(ctx, c.commands(p, set, job)); err != nil {
+		return err
+	}
+	return s.greet(listener.(*net.UnixListener))
 }
 
 func (s *session) start(ctx context.Context, all []command) error {

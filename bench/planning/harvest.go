@@ -17,15 +17,11 @@ import (
 	"lightpath/plans/planner/doubling"
 )
 
-// harvestAlpha is the latency in HARVEST's simulations, in microseconds.
-const harvestAlpha = 0.5
-
-// fabricOf returns a fabric with k ports of a rank that share 800 Gb/s.
+// fabricOf returns HARVEST's fabric with other latencies of a transmission and of a switch.
 func fabricOf(n, k int, alpha, reconfig float64) plans.Problem {
-	return plans.Problem{
-		Version: plans.Version, Ranks: n, Planes: k, BandwidthGbps: 800 / float64(k), AlphaUS: alpha, HopUS: 0.5,
-		ReconfigUS: reconfig, Forwarding: true, Circuits: plans.Simplex,
-	}
+	p := figure.HarvestFabric(n, k)
+	p.AlphaUS, p.ReconfigUS = alpha, reconfig
+	return p
 }
 
 // doublingSteps returns the steps of the ReduceScatter of cyclic recursive doubling.
@@ -49,7 +45,7 @@ func harvest(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	var xs, ys []float64
 	var marks []figure.Printed
 	for n := 8; n <= 1024; n *= 2 {
-		p := fabricOf(n, 1, harvestAlpha, 5)
+		p := fabricOf(n, 1, figure.HarvestUS, 5)
 		steps := doublingSteps(n, 1e6)
 		t := measure(batch, func() { doubling.Synthesize(&p, steps) })
 		paper, ok := printed[n]
@@ -80,7 +76,7 @@ func harvest(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	if o.Quick { // a quick figure has fewer ranks than the printed numbers
 		return f, nil
 	}
-	speedups, err := figure.Make(ctx, "harvest", "5", figure.Options{Seed: o.Seed, Progress: o.Progress})
+	speedups, err := figure.Papers.Make(ctx, "harvest", "5", figure.Options{Seed: o.Seed, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +103,7 @@ func addGeneral(ctx context.Context, f *figure.Figure, o figure.Options) error {
 		cases = cases[:2]
 	}
 	for _, c := range cases {
-		p, err := figure.Collective(c.c, c.name, c.bytes, fabricOf(c.n, c.k, harvestAlpha, 5))
+		p, err := figure.Collective(c.c, c.name, c.bytes, fabricOf(c.n, c.k, figure.HarvestUS, 5))
 		if err != nil {
 			return err
 		}
@@ -150,7 +146,7 @@ func addGains(ctx context.Context, f *figure.Figure, o figure.Options) error {
 		most := 0.0
 		for _, delay := range []float64{1, 2, 5, 10, 20, 50} {
 			for _, bytes := range []float64{1e3, 64e3, 1e6, 16e6} {
-				fabric := fabricOf(n, 1, harvestAlpha, delay)
+				fabric := fabricOf(n, 1, figure.HarvestUS, delay)
 				p, err := figure.Collective(schedule.ReduceScatter, "recursive-doubling", bytes, fabric)
 				if err != nil {
 					return err

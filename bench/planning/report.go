@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -19,9 +18,6 @@ import (
 // Paper is the name under which reports stand beside the papers' figures.
 const Paper = "lightpath"
 
-// ErrUnknown reports that there is no such report. The error lists all reports.
-var ErrUnknown = errors.New("no such report")
-
 // machine describes the machine on which a report was made.
 type machine struct {
 	CPU  string  `json:"cpu"`
@@ -31,74 +27,45 @@ type machine struct {
 	Load float64 `json:"load_1min_before"` // of the system before the run
 }
 
-// maker makes one report.
-type maker func(ctx context.Context, o figure.Options) (*figure.Figure, error)
-
-// registry lists the reports.
-var registry = []struct {
-	name, about string
-	make        maker
-}{
-	{"swot", "SWOT's instances at 1 s and 10 s, beside Strawman, the paper and CBC at 120 s", swot},
-	{"harvest", "synthesis time, allocations, and the printed ratios that follow from the model", harvest},
-	{"spectra", "time of the fast mode; gaps over families, switches and delays", spectraReport},
-	{"rounds", "rounds of experts whose matrix changes, by the circuits that their planes begin with", roundsReport},
-	{"scale", "All-to-All on 256 to 4096 ranks and 16 to 64 planes: distance to the bound, time, memory", scaleReport},
-	{"iteration", "exposed communication of whole iterations over the switching time, beside the baselines",
-		iterationReport},
-	{"cache", "a hit, and how many intervals of sizes cover a call", cacheReport},
-	{"weave", "ratio to the best of the others, cyclic recursive doubling",
-		weaveReport(weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 32, 128, 256}, []int{1, 2, 4, 8}})},
-	{"weave-rabenseifner", "the same for Rabenseifner's AllReduce",
-		weaveReport(weaveGrid{schedule.AllReduce, "rabenseifner", []int{32, 128}, []int{2, 4}})},
-	{"weave-swing", "the same for Swing's AllReduce",
-		weaveReport(weaveGrid{schedule.AllReduce, "swing", []int{32, 128}, []int{2, 4}})},
-	{"weave-bruck", "the same for Bruck's All-to-All",
-		weaveReport(weaveGrid{schedule.AllToAll, "bruck", []int{32, 128}, []int{2, 4}})},
-	{"weave-pairwise", "the same for pairwise All-to-All",
-		weaveReport(weaveGrid{schedule.AllToAll, "pairwise", []int{8, 16, 32}, []int{1, 2}})},
+// Reports are the reports. Their Facts say on what machine and when they were measured.
+var Reports = figure.Catalogue{
+	report("swot", "SWOT's instances at 1 s and 10 s, beside Strawman, the paper and CBC at 120 s", swot),
+	report("harvest", "synthesis time, allocations, and the printed ratios that follow from the model", harvest),
+	report("spectra", "time of the fast mode; gaps over families, switches and delays", spectraReport),
+	report("rounds", "rounds of experts whose matrix changes, by the circuits that their planes begin with", roundsReport),
+	report("scale", "All-to-All on 256 to 4096 ranks and 16 to 64 planes: distance to the bound, time, memory",
+		scaleReport),
+	report("iteration", "exposed communication of whole iterations over the switching time, beside the baselines",
+		iterationReport),
+	report("cache", "a hit, and how many intervals of sizes cover a call", cacheReport),
+	report("weave", "ratio to the best of the others, cyclic recursive doubling",
+		weaveGrid{schedule.AllReduce, "recursive-doubling", []int{8, 32, 128, 256}, []int{1, 2, 4, 8}}.run),
+	report("weave-rabenseifner", "the same for Rabenseifner's AllReduce",
+		weaveGrid{schedule.AllReduce, "rabenseifner", []int{32, 128}, []int{2, 4}}.run),
+	report("weave-swing", "the same for Swing's AllReduce",
+		weaveGrid{schedule.AllReduce, "swing", []int{32, 128}, []int{2, 4}}.run),
+	report("weave-bruck", "the same for Bruck's All-to-All",
+		weaveGrid{schedule.AllToAll, "bruck", []int{32, 128}, []int{2, 4}}.run),
+	report("weave-pairwise", "the same for pairwise All-to-All",
+		weaveGrid{schedule.AllToAll, "pairwise", []int{8, 16, 32}, []int{1, 2}}.run),
 }
 
-// List returns "lightpath name: what" for each report.
-func List() []string {
-	lines := make([]string, len(registry))
-	for i, r := range registry {
-		lines[i] = fmt.Sprintf("%s %s: %s", Paper, r.name, r.about)
-	}
-	return lines
-}
-
-// Names returns "lightpath name" for each report.
-func Names() []string {
-	names := make([]string, len(registry))
-	for i, r := range registry {
-		names[i] = Paper + " " + r.name
-	}
-	return names
-}
-
-// Make runs a report: a figure whose Facts say on what machine and when it was measured. o
-// means what it means for figures. It fails with [ErrUnknown], the
-// context's error, or that of a planner.
-func Make(ctx context.Context, name string, o figure.Options) (*figure.Figure, error) {
-	for _, r := range registry {
-		if r.name != name {
-			continue
-		}
-		machine, began := thisMachine(), time.Now()
-		f, err := r.make(ctx, o)
-		if err != nil {
-			return nil, fmt.Errorf("planning: %s: %w", name, err)
-		}
-		f.Paper, f.Name = Paper, name
-		f.Notes = append(f.Notes, machine.String())
-		f.Facts = map[string]any{
-			"machine": machine, "quick": o.Quick, "began": began.UTC().Format(time.RFC3339),
-			"took_s": time.Since(began).Seconds(),
-		}
-		return f, nil
-	}
-	return nil, fmt.Errorf("planning: %w: %q (there are %s)", ErrUnknown, name, strings.Join(Names(), ", "))
+// report returns the entry of a report, which adds the facts about the measurement.
+func report(name, about string, run func(context.Context, figure.Options) (*figure.Figure, error)) figure.Entry {
+	return figure.Entry{Paper: Paper, Name: name, About: about,
+		Make: func(ctx context.Context, o figure.Options) (*figure.Figure, error) {
+			machine, began := thisMachine(), time.Now()
+			f, err := run(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			f.Notes = append(f.Notes, machine.String())
+			f.Facts = map[string]any{
+				"machine": machine, "quick": o.Quick, "began": began.UTC().Format(time.RFC3339),
+				"took_s": time.Since(began).Seconds(),
+			}
+			return f, nil
+		}}
 }
 
 // thisMachine describes the machine that this process runs on.

@@ -2,7 +2,6 @@ package planning
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,20 +15,20 @@ import (
 
 // TestReports makes every report in its quick form and reads its JSON back.
 func TestReports(t *testing.T) {
-	for _, r := range registry {
-		t.Run(r.name, func(t *testing.T) {
-			if strings.HasPrefix(r.name, "weave-") { // as weave, for another collective
+	for _, r := range Reports {
+		t.Run(r.Name, func(t *testing.T) {
+			if strings.HasPrefix(r.Name, "weave-") { // as weave, for another collective
 				return
 			}
-			if testing.Short() && r.name != "harvest" {
+			if testing.Short() && r.Name != "harvest" {
 				t.Skip("short")
 			}
-			report, err := Make(t.Context(), r.name, figure.Options{Quick: true, Runs: 1, Seed: 1})
+			report, err := Reports.Make(t.Context(), Paper, r.Name, figure.Options{Quick: true, Runs: 1, Seed: 1})
 			require.NoError(t, err)
 			dir := t.TempDir()
 			paths, err := report.Write(dir)
 			require.NoError(t, err)
-			data, err := os.ReadFile(filepath.Join(dir, "lightpath-"+r.name+".json"))
+			data, err := os.ReadFile(filepath.Join(dir, "lightpath-"+r.Name+".json"))
 			require.NoError(t, err)
 			var back struct {
 				Figure  string
@@ -38,7 +37,7 @@ func TestReports(t *testing.T) {
 				Rows    [][]any
 			}
 			require.NoError(t, json.Unmarshal(data, &back))
-			if back.Figure != r.name || back.Machine.CPUs < 1 || back.Machine.Go == "" || len(back.Rows) == 0 {
+			if back.Figure != r.Name || back.Machine.CPUs < 1 || back.Machine.Go == "" || len(back.Rows) == 0 {
 				t.Errorf("%+v", back)
 			}
 			for _, row := range back.Rows {
@@ -46,10 +45,10 @@ func TestReports(t *testing.T) {
 					t.Errorf("%d cells under %d columns: %v", len(row), len(back.Columns), row)
 				}
 			}
-			if filepath.Base(paths[0]) != "lightpath-"+r.name+".csv" {
+			if filepath.Base(paths[0]) != "lightpath-"+r.Name+".csv" {
 				t.Error(paths)
 			}
-			if r.about == "" || !strings.Contains(strings.Join(List(), "\n"), r.about) {
+			if r.About == "" || !strings.Contains(strings.Join(Reports.List(), "\n"), r.About) {
 				t.Error("not in the list")
 			}
 			checkRatios(t, report)
@@ -83,13 +82,6 @@ func TestExample(t *testing.T) {
 	}
 	if len(f.Claims) != 3 || f.Claims[1].Note != "proven optimal" {
 		t.Error(f.Claims)
-	}
-}
-
-func TestUnknown(t *testing.T) {
-	_, err := Make(t.Context(), "nosuch", figure.Options{})
-	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "lightpath harvest") {
-		t.Error(err)
 	}
 }
 

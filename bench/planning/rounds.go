@@ -46,7 +46,7 @@ func roundsReport(ctx context.Context, o figure.Options) (*figure.Figure, error)
 		}
 	}
 	found := make([]roundTimes, len(points))
-	err := figure.Each(ctx, len(points), o, func(i int) (err error) {
+	err := figure.Each(ctx, len(points), o.Progress, func(i int) (err error) {
 		at := points[i]
 		found[i], err = timeRounds(ctx, at.n, at.planes, rounds, at.drift, at.delta, o.Seed)
 		return err

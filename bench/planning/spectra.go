@@ -64,7 +64,7 @@ func spectraReport(ctx context.Context, o figure.Options) (*figure.Figure, error
 	perSwitches := runs * len(deltas)
 	perFamily := perSwitches * len(switches)
 	found := make([]gaps, perFamily*len(families))
-	err := figure.Each(ctx, len(found), o, func(i int) (err error) {
+	err := figure.Each(ctx, len(found), o.Progress, func(i int) (err error) {
 		m := families[i/perFamily].make(o.Seed + int64(i%runs))
 		found[i], err = gapsOf(ctx, m, switches[i/perSwitches%len(switches)], deltas[i/runs%len(deltas)], work, o.Seed)
 		return err

@@ -37,10 +37,7 @@ var swotInstances = []instance{
 
 // problem returns the instance at 32 MB, 800 Gb/s per node, 200 us and 20 us, with a free start.
 func (in instance) problem() (*plans.Problem, error) {
-	return figure.Collective(in.collective, in.algorithm, 32e6, plans.Problem{
-		Version: plans.Version, Ranks: in.ranks, Planes: in.planes, BandwidthGbps: 800 / float64(in.planes),
-		AlphaUS: 20, ReconfigUS: 200, Circuits: plans.Simplex,
-	})
+	return figure.Collective(in.collective, in.algorithm, 32e6, figure.SWOTFabric(in.ranks, in.planes))
 }
 
 // exampleProblem returns the paper's example (Section 3.1, Figure 5): Rabenseifner AllReduce of 40 MB on 8 nodes and

@@ -24,11 +24,6 @@ type weaveGrid struct {
 	planes     []int
 }
 
-// weaveReport returns the maker of one collective's grid.
-func weaveReport(g weaveGrid) maker {
-	return func(ctx context.Context, o figure.Options) (*figure.Figure, error) { return g.run(ctx, o) }
-}
-
 // others are the planners that weave is compared with.
 var others = []string{"static", "perstep", "harvest", "swot"}
 
@@ -80,7 +75,7 @@ func (x *axes) cells() []cell {
 func (g weaveGrid) run(ctx context.Context, o figure.Options) (*figure.Figure, error) {
 	x := g.axes(o.Quick)
 	cells := x.cells()
-	err := figure.Each(ctx, len(cells), o, func(i int) error {
+	err := figure.Each(ctx, len(cells), o.Progress, func(i int) error {
 		c := &cells[i]
 		fabric := fabricOf(x.ranks[c.n], x.planes[c.k], weaveAlpha, x.delays[c.delay])
 		p, err := figure.Collective(g.collective, g.algorithm, x.sizes[c.size], fabric)

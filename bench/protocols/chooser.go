@@ -18,16 +18,16 @@ func Random(seed uint64) Chooser { return random{rand.New(rand.NewPCG(seed, 0))}
 // Choose implements [Chooser].
 func (c random) Choose(n int) int { return c.r.IntN(n) }
 
-// Recorder passes choices on and keeps them.
-type Recorder struct {
+// recorder passes choices on and keeps them.
+type recorder struct {
 	Chooser
-	Made []int
+	made []int
 }
 
 // Choose implements [Chooser].
-func (c *Recorder) Choose(n int) int {
+func (c *recorder) Choose(n int) int {
 	i := c.Chooser.Choose(n)
-	c.Made = append(c.Made, i)
+	c.made = append(c.made, i)
 	return i
 }
 

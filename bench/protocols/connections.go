@@ -173,11 +173,11 @@ func (p *port) try(n int) {
 func (p *port) prefer(q *process, first bool) {
 	i := slices.Index(p.w.processes, q)
 	p.order = slices.DeleteFunc(p.order, func(o int) bool { return o == i })
-	if at := len(p.order); first {
-		p.order = slices.Insert(p.order, 0, i)
-	} else {
-		p.order = slices.Insert(p.order, at, i)
+	at := 0
+	if !first {
+		at = len(p.order)
 	}
+	p.order = slices.Insert(p.order, at, i)
 }
 
 // ask sends a message to the controller.

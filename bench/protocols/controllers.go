@@ -59,6 +59,18 @@ func (w *world) switchNode(plane int) *node {
 // now is the process's clock.
 func (p *process) now() int64 { return p.w.clock + p.node.skew }
 
+// after calls f at the process after a time, unless the process has ended.
+func (p *process) after(d time.Duration, f func()) {
+	gen := p.gen
+	p.w.after(d, func() {
+		p.w.reach(p.node, func() {
+			if p.gen == gen {
+				f()
+			}
+		})
+	})
+}
+
 func (p *process) start() {
 	if p.up {
 		return
@@ -166,7 +178,7 @@ func (p *process) rules() {
 
 // watch records the maps of planes without a record, and ends the rule if the core has given up.
 func (p *process) watch() {
-	gen, core := p.gen, p.core
+	core := p.core
 	if core == nil {
 		return
 	}
@@ -184,12 +196,10 @@ func (p *process) watch() {
 			p.rule.baseline(j, controller.Recovered{Epoch: pl.Epoch, Map: pl.Map})
 		}
 	}
-	p.w.after(time.Second, func() {
-		p.w.reach(p.node, func() {
-			if p.gen == gen && p.core == core {
-				p.watch()
-			}
-		})
+	p.after(time.Second, func() {
+		if p.core == core {
+			p.watch()
+		}
 	})
 }
 
@@ -229,21 +239,15 @@ func (p *process) step() {
 		return
 	case !rule.late && p.now() >= rule.until: // another goroutine notices
 		rule.late = true
-		p.w.after(noticing[p.w.choose.Choose(len(noticing))], func() {
-			p.w.reach(p.node, func() {
-				if p.rule == rule {
-					_ = rule.leading()
-					p.touch()
-				}
-			})
+		p.after(noticing[p.w.choose.Choose(len(noticing))], func() {
+			if p.rule == rule {
+				_ = rule.leading()
+				p.touch()
+			}
 		})
 	}
 	next := p.run()
-	for len(p.w.local) > 0 {
-		f := p.w.local[0]
-		p.w.local = p.w.local[1:]
-		f()
-	}
+	p.w.follow()
 	if p.woken {
 		p.w.after(0, func() {})
 	}

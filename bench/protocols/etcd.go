@@ -2,6 +2,7 @@ package protocols
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"lightpath/ocsctl/controller"
@@ -81,12 +82,6 @@ type rule struct {
 	writing bool
 }
 
-// write is a message to the store.
-type write struct {
-	planes []journal.State
-	seq    uint64
-}
-
 // request sends a message to the store, and calls answered with the answer. A lost message has no answer.
 func (p *process) request(what string, do func() (any, bool), answered func(any)) {
 	w, gen, sent := p.w, p.gen, p.w.time()
@@ -113,41 +108,32 @@ func (p *process) request(what string, do func() (any, bool), answered func(any)
 	})
 }
 
-// won is the answer to a campaign: the contents that the leader starts from. nil: another process leads.
-type won struct {
-	token uint64
-	at    contents
-}
-
-// campaign asks to be the leader until this process is.
+// campaign asks to be the leader until this process is. The answer is the contents from which the leader starts, or nil
+// if another process leads.
 func (p *process) campaign() {
-	asked, gen := p.now(), p.gen
+	asked := p.now()
 	try := &rule{p: p}
 	p.request("campaign", func() (any, bool) {
 		s := p.w.store
 		if s.leader != nil {
-			return (*won)(nil), true
+			return (*contents)(nil), true
 		}
 		c := s.held
 		c.revision++
 		s.commit(c)
 		s.leader, s.until = try, p.w.clock+int64(leaseTime)
 		try.token = c.revision
-		at := contents{planes: append([]journal.State(nil), c.planes...), seq: c.seq}
-		return &won{c.revision, at}, true
+		c.planes = slices.Clone(c.planes)
+		return &c, true
 	}, func(a any) {
-		if a := a.(*won); a != nil && p.rule == nil {
-			try.until, try.local, try.seq = asked+int64(leaseTime), a.at.planes, a.at.seq
+		if c := a.(*contents); c != nil && p.rule == nil {
+			try.until, try.local, try.seq = asked+int64(leaseTime), c.planes, c.seq
 			p.lead(try)
 		}
 	})
-	p.w.after(2*retryPause, func() {
-		if p.gen == gen && p.up && p.rule == nil {
-			p.w.reach(p.node, func() {
-				if p.gen == gen && p.rule == nil {
-					p.campaign()
-				}
-			})
+	p.after(2*retryPause, func() {
+		if p.rule == nil {
+			p.campaign()
 		}
 	})
 }
@@ -155,7 +141,7 @@ func (p *process) campaign() {
 // renew prolongs the lease for as long as the rule lasts.
 func (r *rule) renew() {
 	p := r.p
-	asked, gen := p.now(), p.gen
+	asked := p.now()
 	p.request("renew", func() (any, bool) {
 		if p.w.store.leader != r {
 			return false, true
@@ -171,12 +157,10 @@ func (r *rule) renew() {
 			r.end("the store has another leader")
 		}
 	})
-	p.w.after(renewEvery, func() {
-		p.w.reach(p.node, func() {
-			if p.gen == gen && p.rule == r {
-				r.renew()
-			}
-		})
+	p.after(renewEvery, func() {
+		if p.rule == r {
+			r.renew()
+		}
 	})
 }
 
@@ -240,7 +224,7 @@ func (r *rule) flush() {
 	r.writing, r.dirty = true, false
 	pending := r.pending
 	r.pending = nil
-	r.transact(write{append([]journal.State(nil), r.local...), r.seq}, func(err error) {
+	r.transact(contents{planes: slices.Clone(r.local), seq: r.seq}, func(err error) {
 		r.writing = false
 		for _, done := range pending {
 			done(err)
@@ -249,15 +233,14 @@ func (r *rule) flush() {
 	})
 }
 
-func (r *rule) transact(x write, done func(error)) {
-	p, ended, gen := r.p, false, r.p.gen
+func (r *rule) transact(c contents, done func(error)) {
+	p, ended := r.p, false
 	p.request("write", func() (any, bool) {
 		s := p.w.store
 		if s.leader != r {
 			return false, true
 		}
-		c := s.held
-		c.revision, c.planes, c.seq = c.revision+1, x.planes, x.seq
+		c.revision = s.held.revision + 1
 		s.commit(c)
 		return true, true
 	}, func(a any) {
@@ -272,18 +255,16 @@ func (r *rule) transact(x write, done func(error)) {
 		}
 		done(nil)
 	})
-	p.w.after(time.Second+p.w.store.slow, func() {
-		p.w.reach(p.node, func() {
-			if ended || p.gen != gen || p.rule != r {
-				return
-			}
-			ended = true
-			if r.leading() != nil {
-				done(r.over)
-				return
-			}
-			r.transact(x, done)
-		})
+	p.after(time.Second+p.w.store.slow, func() {
+		if ended || p.rule != r {
+			return
+		}
+		ended = true
+		if r.leading() != nil {
+			done(r.over)
+			return
+		}
+		r.transact(c, done)
 	})
 }
 

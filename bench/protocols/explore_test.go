@@ -111,7 +111,7 @@ func TestExplore(t *testing.T) {
 func exploreSmall(t *testing.T, cfg smallConfig) {
 	t.Helper()
 	start := smallStart(cfg)
-	x, err := explore.Run(start, explore.Limits{})
+	x, err := explore.Run(start)
 	if err != nil {
 		t.Fatal(err)
 	}

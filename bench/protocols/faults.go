@@ -1,7 +1,6 @@
 package protocols
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -255,15 +254,9 @@ func (w *world) heal() {
 	w.line(trace.Internal, "", "", "all faults end")
 	for _, n := range w.nodes {
 		clear(n.blocked)
-		if n.paused.has(w.clock) {
+		if !w.running(n) {
 			n.paused.to = w.clock
-			backlog := n.backlog
-			n.backlog = nil
-			w.after(0, func() {
-				for _, do := range backlog {
-					do()
-				}
-			})
+			w.after(0, func() { w.wake(n) })
 		}
 	}
 	for j := range w.switches {
@@ -357,7 +350,7 @@ func (w *world) order(p *process, plane int, what string, target circuit.Permuta
 			"operator", done)
 	}
 	if err != nil {
-		w.violate(panics, "%s plane %d: %v", what, plane, fmt.Errorf("%w", err))
+		w.violate(panics, "%s plane %d: %v", what, plane, err)
 	}
 	p.touch()
 }

@@ -44,7 +44,7 @@ type simulationFile struct {
 // Encode writes a simulation as a file that [Decode] reads back.
 func (s *Simulation) Encode() ([]byte, error) {
 	cfg := s.Config.complete()
-	file := simulationFile{Version: Version, Config: map[string]any{}, Violation: s.Violation}
+	file := simulationFile{Version: version, Config: map[string]any{}, Violation: s.Violation}
 	for _, f := range cfg.Sizes() {
 		file.Config[f.Name] = *f.Value
 	}
@@ -66,7 +66,7 @@ func Decode(data []byte) (*Simulation, error) {
 		seen[key] = true
 		switch key {
 		case "version":
-			s.Config.Version, err = readVersion(r)
+			err = readVersion(r)
 		case "config":
 			err = readConfig(r, &s.Config)
 		case "seed":
@@ -105,12 +105,12 @@ func Decode(data []byte) (*Simulation, error) {
 }
 
 // readVersion reads the version of the model. Choices of another version would make another run.
-func readVersion(r *decode.Reader) (int, error) {
+func readVersion(r *decode.Reader) error {
 	v, err := r.Integer(0, math.MaxInt32)
-	if err == nil && v != Version {
-		err = r.Errorf("%d is not %d: seeds and choices make other runs in another version", v, Version)
+	if err == nil && v != version {
+		err = r.Errorf("%d is not %d: seeds and choices make other runs in another version", v, version)
 	}
-	return v, err
+	return err
 }
 
 // readConfig reads the object of a world. A field that is missing has its default.

@@ -73,7 +73,6 @@ type groupConfig struct {
 	id           uint64 // holder of planes
 	ports        []int
 	size, planes int // of the fabric
-	operations   int // of each rank
 	keeps        int // each operation with a multiple of this number keeps its circuits; 0: none
 	timeout      time.Duration
 	repeats      int // of a sequence of operations, after which tickets go out ahead; 0: they never do

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"lightpath/bench/protocols/trace"
@@ -43,6 +44,15 @@ func (w *world) violate(invariant, format string, args ...any) {
 	}
 	w.result.Violation = fmt.Errorf("%s: "+format, append([]any{invariant}, args...)...)
 	w.line(trace.Violation, "", "", "%v", w.result.Violation)
+}
+
+// InvariantOf returns the name of the invariant that a violation is of, "" for none.
+func InvariantOf(violation error) string {
+	if violation == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(violation.Error(), ":")
+	return name
 }
 
 // leaves checks a frame when it leaves and when it arrives: light goes to its receiver, unless a fault has just removed

@@ -10,7 +10,6 @@ import (
 
 // Config describes a world. A field that is zero has its default ([Config.Sizes]).
 type Config struct {
-	Version     int      // of the model: a run is only comparable with runs of the same version
 	Controllers int      // processes that can lead
 	Members     int      // of etcd
 	Planes      int      // default 2
@@ -25,8 +24,8 @@ type Config struct {
 	Lines       bool     // fill Trace.Lines; without it a run is faster, and the trace has only its hash
 }
 
-// Version is the version of the model.
-const Version = 2
+// version is that of the model. A run is only comparable with runs of the same version.
+const version = 2
 
 // Result is what a run has shown.
 type Result struct {
@@ -41,7 +40,6 @@ type Result struct {
 
 // complete returns c with its defaults.
 func (c Config) complete() Config {
-	c.Version = cmp.Or(c.Version, Version)
 	for _, size := range c.Sizes() {
 		*size.Value = cmp.Or(*size.Value, size.Default)
 	}

@@ -55,8 +55,7 @@ func (p *process) attach(c *connection, m hello) error {
 	c.session = x
 	if !resumed {
 		var err error
-		held := m.held
-		if x.at, err = p.core.Attach(x, controller.AttachOptions{Port: x.port, Held: held, Known: m.known}); err != nil {
+		if x.at, err = p.core.Attach(x, controller.AttachOptions{Port: x.port, Held: m.held, Known: m.known}); err != nil {
 			x.over, x.c, c.session = true, nil, nil
 			return err
 		}
@@ -166,13 +165,10 @@ func (x *session) wake() {
 		return
 	}
 	x.armed = true
-	gen := x.p.gen
-	x.p.w.after(coalesce[x.p.w.choose.Choose(len(coalesce))], func() {
-		x.p.w.reach(x.p.node, func() {
-			if x.armed = false; x.p.gen == gen && !x.over {
-				x.flush()
-			}
-		})
+	x.p.after(coalesce[x.p.w.choose.Choose(len(coalesce))], func() {
+		if x.armed = false; !x.over {
+			x.flush()
+		}
 	})
 }
 
@@ -213,12 +209,10 @@ func (x *session) lose() {
 	for j := range x.dirty {
 		x.dirty[j] = true
 	}
-	x.p.w.after(linger, func() {
-		x.p.w.reach(x.p.node, func() {
-			if x.c == nil {
-				x.end(false)
-			}
-		})
+	x.p.after(linger, func() {
+		if x.c == nil {
+			x.end(false)
+		}
 	})
 }
 

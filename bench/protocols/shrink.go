@@ -42,12 +42,12 @@ func (h *shrinker) try(cfg Config, c Chooser, accept func(made []int) bool) bool
 	}
 	h.left--
 	h.made++
-	rec := &Recorder{Chooser: c}
+	rec := &recorder{Chooser: c}
 	r := h.run.Make(cfg, rec)
 	if h.progress != nil {
 		h.progress(h.made, len(h.best.Choices))
 	}
-	made := trimZeros(rec.Made)
+	made := trimZeros(rec.made)
 	if r.Violation == nil || h.best.Violation != "" && InvariantOf(r.Violation) != h.best.Violation || !accept(made) {
 		return false
 	}

@@ -39,7 +39,7 @@ func TestShrink(t *testing.T) {
 	s := &Simulation{Config: Config{Operations: 1000, Jobs: 3, Planes: 4, Faults: []string{"crash", "delay"}}, Seed: 4,
 		Violation: "three"}
 	got := Shrink(t.Context(), toy, s, 5000, nil)
-	want := &Simulation{Choices: []int{5, 0, 5, 0, 5}, Violation: "three", Config: Config{Version: Version, Controllers: 1,
+	want := &Simulation{Choices: []int{5, 0, 5, 0, 5}, Violation: "three", Config: Config{Controllers: 1,
 		Members: 1, Planes: 1, Ports: 2, Jobs: 1, Repeats: 1, Operations: 3, Faults: []string{"crash"}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

@@ -1,9 +1,6 @@
 package protocols
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Size is a number of a [Config].
 type Size struct {
@@ -35,13 +32,4 @@ func (c *Config) Check() error {
 		return fmt.Errorf("ports: %d are too few for %d jobs, which have at least two each", all.Ports, all.Jobs)
 	}
 	return nil
-}
-
-// InvariantOf returns the name of the invariant that a violation is of, "" for none.
-func InvariantOf(violation error) string {
-	if violation == nil {
-		return ""
-	}
-	name, _, _ := strings.Cut(violation.Error(), ":")
-	return name
 }

@@ -165,13 +165,18 @@ func (w *world) next() {
 // step calls do, and then everything that follows from it at this time.
 func (w *world) step(do func()) {
 	do()
+	w.follow()
+	for _, p := range w.processes {
+		p.step()
+	}
+}
+
+// follow calls what has been put off until later in this step.
+func (w *world) follow() {
 	for len(w.local) > 0 {
 		f := w.local[0]
 		w.local = w.local[1:]
 		f()
-	}
-	for _, p := range w.processes {
-		p.step()
 	}
 }
 
@@ -189,7 +194,7 @@ func (w *world) after(d time.Duration, do func()) { w.at(w.clock+int64(d), do) }
 
 // reach calls do at a node: now if the node runs, or else at the end of its pause.
 func (w *world) reach(n *node, do func()) {
-	if n.paused.has(w.clock) {
+	if !w.running(n) {
 		n.backlog = append(n.backlog, do)
 		return
 	}
@@ -201,17 +206,20 @@ func (w *world) running(n *node) bool { return !n.paused.has(w.clock) }
 
 // pause makes a node stand still. Afterwards the node handles its backlog.
 func (w *world) pause(n *node, d time.Duration) {
-	if n.paused.has(w.clock) {
+	if !w.running(n) {
 		return
 	}
 	n.paused = span{w.clock, w.clock + int64(d)}
-	w.at(n.paused.to, func() {
-		for len(n.backlog) > 0 && w.running(n) {
-			do := n.backlog[0]
-			n.backlog = n.backlog[1:]
-			do()
-		}
-	})
+	w.at(n.paused.to, func() { w.wake(n) })
+}
+
+// wake makes a node handle its backlog.
+func (w *world) wake(n *node) {
+	for len(n.backlog) > 0 && w.running(n) {
+		do := n.backlog[0]
+		n.backlog = n.backlog[1:]
+		do()
+	}
 }
 
 // delays are the times of messages, the most frequent first.

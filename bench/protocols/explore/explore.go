@@ -16,32 +16,22 @@ type Space interface {
 	Close()
 }
 
-// Limits bound a search; 0: no limit.
-type Limits struct {
-	States, Runs, Depth int
-}
-
 // Result is the result of a search.
 type Result struct {
-	States   int   // different ones
-	Runs     int   // each from the first state
-	Depth    int   // steps of the longest run
-	Complete bool  // the search has seen every state
-	Error    error // the first violation; nil: there is none
-	Choices  []int // that lead to the violation
-	Trace    []string
+	States  int   // different ones
+	Runs    int   // each from the first state
+	Depth   int   // steps of the longest run
+	Error   error // the first violation; nil: the search has seen every state
+	Choices []int // that lead to the violation
+	Trace   []string
 }
 
 // Run runs a model with all choices of steps: depth first, and each run from the start. It stops at the first
 // violation.
-func Run(start func() (Space, error), l Limits) (*Result, error) {
-	x := &Result{Complete: true}
+func Run(start func() (Space, error)) (*Result, error) {
+	x := &Result{}
 	seen, pending := map[uint64]bool{}, [][]uint8{nil}
-	for len(pending) > 0 {
-		if l.Runs > 0 && x.Runs == l.Runs || l.States > 0 && len(seen) >= l.States {
-			x.Complete = false
-			break
-		}
+	for len(pending) > 0 && x.Error == nil {
 		path := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
 		s, err := start()
@@ -49,31 +39,23 @@ func Run(start func() (Space, error), l Limits) (*Result, error) {
 			return nil, err
 		}
 		x.Runs++
-		alternatives, cut := x.run(s, path, l.Depth, seen)
+		pending = append(pending, x.run(s, path, seen)...)
 		s.Close()
-		if x.Error != nil {
-			break
-		}
-		x.Complete = x.Complete && !cut
-		pending = append(pending, alternatives...)
 	}
 	x.States = len(seen)
 	return x, nil
 }
 
 // run repeats the steps of a path, and then takes the first step of each new state. It returns the paths that it leaves
-// out, and whether it ended at the limit of steps.
-func (x *Result) run(s Space, path []uint8, depth int, seen map[uint64]bool) (left [][]uint8, cut bool) {
+// out.
+func (x *Result) run(s Space, path []uint8, seen map[uint64]bool) (left [][]uint8) {
 	for i := 0; ; i++ {
 		x.Depth = max(x.Depth, i)
 		if steps := s.Steps(); i >= len(path) {
 			f := s.Fingerprint()
 			known := seen[f]
 			if seen[f] = true; known || steps == 0 {
-				return left, false
-			}
-			if depth > 0 && i == depth {
-				return left, true
+				return left
 			}
 			for k := steps - 1; k > 0; k-- {
 				left = append(left, append(path[:i:i], uint8(k)))
@@ -81,16 +63,12 @@ func (x *Result) run(s Space, path []uint8, depth int, seen map[uint64]bool) (le
 			path = append(path[:i:i], 0)
 		}
 		if err := s.Do(int(path[i])); err != nil {
-			x.fail(err, path[:i+1])
-			return nil, false
+			x.Error = err
+			for _, c := range path[:i+1] {
+				x.Choices = append(x.Choices, int(c))
+			}
+			return nil
 		}
-	}
-}
-
-func (x *Result) fail(err error, path []uint8) {
-	x.Error = err
-	for _, c := range path {
-		x.Choices = append(x.Choices, int(c))
 	}
 }
 

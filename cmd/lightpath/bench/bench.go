@@ -160,7 +160,7 @@ type document struct {
 }
 
 func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
-	quiet := o.World != nil && o.World.Rank != 0
+	quiet := o.Ranks.World != nil && o.Ranks.World.Rank != 0
 	table := beside(f.jsonOut)
 	if quiet {
 		table = io.Discard
@@ -174,7 +174,7 @@ func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 		defer stop()
 	}
 	fmt.Fprintf(table, "# lightpath bench %s  ranks %d  transport %s  warmup %d  iters %d  check %d%s\n",
-		o.Specs[0].Collective, o.Ranks, o.Transport, f.warmup, f.iters, f.check, f.unusual(o.World))
+		o.Specs[0].Collective, o.Ranks.N, o.Ranks.Transport, f.warmup, f.iters, f.check, f.unusual(o.Ranks.World))
 	rows := bench.NewTable(table)
 	o.OnResult = rows.Add
 	doc, err := bench.Run(cmd.Context(), o)

@@ -34,7 +34,7 @@ echo '{"rank":'$rank',"collective":"allreduce","bytes":8,"count":2,"inplace":0,"
 	}
 	for ranks, wrong := range map[int]int64{1: 0, 3: 3} {
 		f := &flags{jsonOut: filepath.Join(dir, "out.json"), check: 1}
-		o := &bench.Options{Ranks: ranks, Transport: "shm", Worker: worker, Specs: []bench.Spec{{
+		o := &bench.Options{Ranks: bench.Ranks{N: ranks, Transport: "shm", Worker: worker}, Specs: []bench.Spec{{
 			Collective: schedule.AllReduce, Type: datatype.Float32, Op: datatype.Sum, MinBytes: 8, MaxBytes: 8, Factor: 2,
 			Iters: 1,
 			Check: true, OutOfPlace: true,
@@ -104,7 +104,7 @@ func TestBenchTransport(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%q, --transport=%s: %v, want an error with %q", c.variable, c.flag, err, c.says)
 			}
-		} else if err != nil || o.Transport != c.want {
+		} else if err != nil || o.Ranks.Transport != c.want {
 			t.Errorf("%q, --transport=%s: %+v, %v; want %s", c.variable, c.flag, o, err, c.want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestBenchRanksOfLauncher(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "Open MPI started 4 ranks (OMPI_COMM_WORLD_RANK=0)") {
 				t.Errorf("%s of %s: %v, want an error", c.args, c.size, err)
 			}
-		} else if err != nil || o.Ranks != c.ranks || (o.World != nil) != c.launched {
+		} else if err != nil || o.Ranks.N != c.ranks || (o.Ranks.World != nil) != c.launched {
 			t.Errorf("%s of %s: %+v, %v; want %d ranks", c.args, c.size, o, err, c.ranks)
 		}
 	}

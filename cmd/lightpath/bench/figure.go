@@ -18,22 +18,24 @@ import (
 	"lightpath/cmd/lightpath/cli"
 )
 
+// figures are all that the command can make.
+var figures = slices.Concat(figure.Papers, planning.Reports)
+
 // NewFigure returns the command "figure".
 func NewFigure() *cobra.Command {
 	var dir, demand string
 	var list bool
 	var o figure.Options
-	all := append(figure.List(), planning.List()...)
-	names := append(figure.Names(), planning.Names()...)
 	cmd := &cobra.Command{
 		Use:   "figure <paper> <figure>",
 		Short: "Regenerate a paper's figure as CSV, SVG and PNG, the printed numbers beside ours",
 		Long: "Regenerate a paper's figure as CSV, SVG and PNG, the printed numbers beside ours.\n" +
-			"The paper \"lightpath\" are measurements of this machine, as a table.\n\n  " + strings.Join(all, "\n  "),
+			"The paper \"lightpath\" are measurements of this machine, as a table.\n\n  " +
+			strings.Join(figures.List(), "\n  "),
 		Args: func(_ *cobra.Command, args []string) error {
 			name := strings.Join(args, " ")
 			switch {
-			case list || slices.Contains(names, name):
+			case list || slices.Contains(figures.Names(), name):
 				return nil
 			case len(args) != 2:
 				return errors.New("want a paper and a figure, such as swot 7: lightpath figure --list shows all")
@@ -42,7 +44,7 @@ func NewFigure() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
-				cli.Println(strings.Join(all, "\n"))
+				cli.Println(strings.Join(figures.List(), "\n"))
 				return nil
 			}
 			if err := cli.AtLeast("--runs", o.Runs, 0); err != nil {
@@ -84,11 +86,7 @@ func makeFigure(ctx context.Context, paper, name, dir string, o figure.Options) 
 	if err := cli.CheckOutput("out", filepath.Join(dir, paper+"-"+name+".csv")); err != nil {
 		return err
 	}
-	makeIt := func() (*figure.Figure, error) { return figure.Make(ctx, paper, name, o) }
-	if paper == planning.Paper {
-		makeIt = func() (*figure.Figure, error) { return planning.Make(ctx, name, o) }
-	}
-	f, err := makeIt()
+	f, err := figures.Make(ctx, paper, name, o)
 	if err != nil {
 		return err
 	}

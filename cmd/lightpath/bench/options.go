@@ -24,30 +24,30 @@ import (
 func (f *flags) options(collective string, ranksGiven bool) (*bench.Options, error) {
 	var err error
 	o := &bench.Options{
-		Ranks: f.ranks, Transport: f.transport, Fabric: f.fabric, Planner: f.planner, Algorithm: f.algorithm,
-		Planes: f.planes, Deadline: f.timeout, Threads: f.threads,
+		Ranks:  bench.Ranks{N: f.ranks, Transport: f.transport, Deadline: f.timeout, Threads: f.threads},
+		Fabric: f.fabric, Planner: f.planner, Algorithm: f.algorithm, Planes: f.planes,
 	}
 	if o.Specs, err = f.specs(collective); err != nil {
 		return nil, err
 	}
-	if o.Buffers, err = f.buffers(); err != nil {
+	if o.Ranks.Buffers, err = f.buffers(); err != nil {
 		return nil, err
 	}
 	if f.library != "" {
-		if o.Library, err = filepath.Abs(f.library); err != nil {
+		if o.Ranks.Library, err = filepath.Abs(f.library); err != nil {
 			return nil, fmt.Errorf("--library: %w", err)
 		}
 	}
 	if err := f.place(o, ranksGiven); err != nil {
 		return nil, err
 	}
-	if o.Transport, err = f.transportOf(o); err != nil {
+	if o.Ranks.Transport, err = f.transportOf(o); err != nil {
 		return nil, err
 	}
 	if err := f.validate(o); err != nil {
 		return nil, err
 	}
-	o.Worker, err = cli.SiblingFile("bin", "lightpath-rank")
+	o.Ranks.Worker, err = cli.SiblingFile("bin", "lightpath-rank")
 	return o, err
 }
 
@@ -114,7 +114,7 @@ func (f *flags) place(o *bench.Options, ranksGiven bool) error {
 		return fmt.Errorf("-n: %s started %d ranks (%s=%d): leave -n out, or unset %[3]s to start %[5]d ranks here",
 			w.Launcher, w.Size, w.RankVariable, w.Rank, f.ranks)
 	}
-	o.World, o.Ranks = &w, w.Size
+	o.Ranks.World, o.Ranks.N = &w, w.Size
 	return nil
 }
 
@@ -151,11 +151,11 @@ func (f *flags) buffers() (bench.Buffers, error) {
 }
 
 func (f *flags) validate(o *bench.Options) error {
-	s := &o.Specs[0]
-	if err := cmp.Or(cli.Within("-n", o.Ranks, 1, plans.MaxRanks), cli.Within("-i", s.Iters, 1, bench.MaxCount),
-		cli.Within("-w", s.Warmup, 0, bench.MaxCount), cli.AtLeast("--timeout", o.Deadline, 0),
+	s, r := &o.Specs[0], &o.Ranks
+	if err := cmp.Or(cli.Within("-n", r.N, 1, plans.MaxRanks), cli.Within("-i", s.Iters, 1, bench.MaxCount),
+		cli.Within("-w", s.Warmup, 0, bench.MaxCount), cli.AtLeast("--timeout", r.Deadline, 0),
 		cli.Within("--rest", s.Pause, 0, bench.MaxCount*time.Millisecond),
-		cli.Within("-r", s.Root, 0, o.Ranks-1), cli.Within("--planes", o.Planes, 0, settings.MaxPlanes)); err != nil {
+		cli.Within("-r", s.Root, 0, r.N-1), cli.Within("--planes", o.Planes, 0, settings.MaxPlanes)); err != nil {
 		return err
 	}
 	switch {
@@ -165,19 +165,19 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("-b: 0 times -f stays 0, and never reaches -e %s", f.maxBytes)
 	case !(s.Factor > 1):
 		return fmt.Errorf("-f: factor %v; it must be above 1", s.Factor)
-	case s.Sync && o.World != nil:
-		return fmt.Errorf("--sync: its barrier needs ranks that bench starts (-n), not %s", o.World.Launcher)
-	case f.fit && slices.Contains([]string{"shm", "inproc"}, o.Transport):
+	case s.Sync && r.World != nil:
+		return fmt.Errorf("--sync: its barrier needs ranks that bench starts (-n), not %s", r.World.Launcher)
+	case f.fit && slices.Contains([]string{"shm", "inproc"}, r.Transport):
 		return errors.New("--fit: packet planes are measured over tcp, rdma or net")
 	case f.fit && len(s.Sizes()) < 2:
 		return fmt.Errorf("--fit: one size, %s; two sizes determine the costs", f.minBytes)
-	case s.Graph < 0 || s.Graph > 0 && (!o.Buffers.OnDevice() || s.Sync):
+	case s.Graph < 0 || s.Graph > 0 && (!r.Buffers.OnDevice() || s.Sync):
 		return fmt.Errorf("--graph: %d launches; graphs are for --memory device without --sync", s.Graph)
-	case o.Library != "" && filepath.Base(o.Library) != "libnccl.so.2":
-		return fmt.Errorf("--library: %s; the loader looks for a file named libnccl.so.2", o.Library)
-	case o.Threads && o.World != nil:
-		return fmt.Errorf("--threads: bench must start the ranks (-n), not %s", o.World.Launcher)
-	case f.device >= 0 && !o.Buffers.OnDevice():
+	case r.Library != "" && filepath.Base(r.Library) != "libnccl.so.2":
+		return fmt.Errorf("--library: %s; the loader looks for a file named libnccl.so.2", r.Library)
+	case r.Threads && r.World != nil:
+		return fmt.Errorf("--threads: bench must start the ranks (-n), not %s", r.World.Launcher)
+	case f.device >= 0 && !r.Buffers.OnDevice():
 		return fmt.Errorf("--device: %d is a device for --memory device or registered, not %s", f.device, f.memory)
 	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
 		return fmt.Errorf("--planner: %q is none of %s", o.Planner, strings.Join(planner.Names(), ", "))
@@ -190,8 +190,8 @@ func (f *flags) validate(o *bench.Options) error {
 		if err != nil {
 			return err
 		}
-		if o.Ranks > file.Ranks {
-			return fmt.Errorf("-n: %d ranks on a fabric of %d", o.Ranks, file.Ranks)
+		if r.N > file.Ranks {
+			return fmt.Errorf("-n: %d ranks on a fabric of %d", r.N, file.Ranks)
 		}
 		if f.fit && file.Optical() {
 			return errors.New("--fit: packet planes are measured without --fabric, or with a file of planes without ocs")
@@ -200,7 +200,7 @@ func (f *flags) validate(o *bench.Options) error {
 	if o.Algorithm == "" {
 		return nil
 	}
-	if err := msccl.Check(s.Collective, o.Algorithm, o.Ranks); err != nil {
+	if err := msccl.Check(s.Collective, o.Algorithm, r.N); err != nil {
 		return fmt.Errorf("--algorithm: %w", err)
 	}
 	return nil

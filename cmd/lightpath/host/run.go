@@ -44,7 +44,7 @@ variables. Ranks meet at the first node of the step, unless MASTER_ADDR is set.`
 			// The recorder of calls is preloaded already, and passes them to Lightpath.
 			preload = preload && os.Getenv(recording.FolderVariable) == ""
 			if !cmd.Flags().Changed("ranks") {
-				if task, err := bench.DetectSlurmTask(os.Getenv); err != nil || task != nil {
+				if task, err := detectTask(os.Getenv); err != nil || task != nil {
 					if err == nil {
 						err = become(task, preload, args)
 					}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"lightpath/bench"
 	"lightpath/cmd/lightpath/cli"
 )
 
@@ -14,7 +13,7 @@ func TestTaskEnvironment(t *testing.T) {
 	t.Setenv("LOCAL_WORLD_SIZE", "7")
 	t.Setenv("LD_PRELOAD", "other.so")
 	var got []string
-	for _, v := range taskEnvironment(&bench.SlurmTask{LocalSize: 2}, []string{cli.Preloading("ours.so")}) {
+	for _, v := range taskEnvironment(&slurmTask{localSize: 2}, []string{cli.Preloading("ours.so")}) {
 		if strings.HasPrefix(v, "LOCAL_WORLD_SIZE=") || strings.HasPrefix(v, "LD_PRELOAD=") {
 			got = append(got, v)
 		}
@@ -26,7 +25,7 @@ func TestTaskEnvironment(t *testing.T) {
 }
 
 func TestTaskVariables(t *testing.T) {
-	task := &bench.SlurmTask{Rank: 3, Size: 5, LocalRank: 1, LocalSize: 2, First: "n07", Job: 17, Step: 2}
+	task := &slurmTask{rank: 3, size: 5, localRank: 1, localSize: 2, first: "n07", job: 17, step: 2}
 	for _, c := range []struct {
 		set  map[string]string
 		want []string // beside those of the rank

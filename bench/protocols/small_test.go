@@ -142,9 +142,8 @@ func newSmall(cfg smallConfig, print *explore.Fingerprinter) (*small, error) {
 		w.hosts = append(w.hosts, newHost(w, p, cfg.ports, cfg.planes))
 	}
 	for i, c := range cfg.comms {
-		own := &groupConfig{id: uint64(i) + 1, ports: c.ports, size: cfg.ports, planes: cfg.planes,
-			operations: c.operations, timeout: time.Minute, busy: cfg.busy, repeats: cfg.repeats,
-			anywhere: !cfg.prepare && !cfg.share, share: cfg.share}
+		own := &groupConfig{id: uint64(i) + 1, ports: c.ports, size: cfg.ports, planes: cfg.planes, timeout: time.Minute,
+			busy: cfg.busy, repeats: cfg.repeats, anywhere: !cfg.prepare && !cfg.share, share: cfg.share}
 		if len(c.shapes) > 0 {
 			own.script = func(i int) (shape, skipped int) { return c.shapes[i], 0 }
 		}
@@ -208,7 +207,7 @@ func (w *small) Steps() int {
 	}
 	for i, g := range w.groups {
 		for r, m := range g.members {
-			add(m.stage == idle && m.ended < g.cfg.operations && g.failed == nil && w.mayCall(m.host.port, i), stepAsk, i, r)
+			add(m.stage == idle && m.ended < w.cfg.comms[i].operations && g.failed == nil && w.mayCall(m.host.port, i), stepAsk, i, r)
 		}
 		add(g.idle && g.failed == nil, stepIdle, i, 0)
 	}
@@ -345,9 +344,9 @@ func (w *small) moving() bool {
 
 // reached reports whether all ranks have ended so many operations, or all of theirs.
 func (w *small) reached(operations int) bool {
-	for _, g := range w.groups {
+	for i, g := range w.groups {
 		for _, m := range g.members {
-			if m.ended < min(operations, g.cfg.operations) {
+			if m.ended < min(operations, w.cfg.comms[i].operations) {
 				return false
 			}
 		}

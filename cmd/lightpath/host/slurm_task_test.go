@@ -1,4 +1,4 @@
-package bench
+package host
 
 import (
 	"reflect"
@@ -21,12 +21,12 @@ func srunEnv(changes ...string) func(string) string {
 }
 
 func TestSlurmTask(t *testing.T) {
-	want := &SlurmTask{Rank: 3, Size: 5, LocalRank: 1, LocalSize: 2, First: "n07", Job: 17, Step: 2}
-	if task, err := DetectSlurmTask(srunEnv()); err != nil || !reflect.DeepEqual(task, want) {
+	want := &slurmTask{rank: 3, size: 5, localRank: 1, localSize: 2, first: "n07", job: 17, step: 2}
+	if task, err := detectTask(srunEnv()); err != nil || !reflect.DeepEqual(task, want) {
 		t.Errorf("%+v, %v; want %+v", task, err, want)
 	}
 	for _, env := range []string{"SLURM_PROCID=", "SLURM_STEP_NUM_TASKS="} { // a batch script, a shell
-		if task, err := DetectSlurmTask(srunEnv(env)); task != nil || err != nil {
+		if task, err := detectTask(srunEnv(env)); task != nil || err != nil {
 			t.Errorf("%s: %v, %v", env, task, err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestSlurmContradictions(t *testing.T) {
 		{"SLURM_STEP_NODELIST=", `SLURM_STEP_NODELIST="": no list of nodes`},
 		{"SLURM_STEP_NODELIST=n[", `SLURM_STEP_NODELIST="n[": no list of nodes`},
 	} {
-		if task, err := DetectSlurmTask(srunEnv(c.change)); err == nil || err.Error() != c.says {
+		if task, err := detectTask(srunEnv(c.change)); err == nil || err.Error() != c.says {
 			t.Errorf("%s: %v, %v, want %q", c.change, task, err, c.says)
 		}
 	}

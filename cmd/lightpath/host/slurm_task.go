@@ -1,4 +1,4 @@
-package bench
+package host
 
 import (
 	"fmt"
@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// SlurmTask is the place of this process in a step that srun started.
-type SlurmTask struct {
-	Rank, Size           int
-	LocalRank, LocalSize int
-	First                string // node of rank 0
-	Job, Step            int
+// slurmTask is the place of this process in a step that srun started.
+type slurmTask struct {
+	rank, size           int
+	localRank, localSize int
+	first                string // node of rank 0
+	job, step            int
 }
 
-// DetectSlurmTask reads more of srun's variables than [DetectWorld], for a process that becomes a rank. It returns nil
+// detectTask reads more of srun's variables than bench.DetectWorld, for a process that becomes a rank. It returns nil
 // outside a step of srun: in a batch script, SLURM_PROCID alone is an allocation and no rank. Variables that contradict
 // each other are an error that names both.
-func DetectSlurmTask(getenv func(string) string) (*SlurmTask, error) {
+func detectTask(getenv func(string) string) (*slurmTask, error) {
 	if getenv("SLURM_PROCID") == "" || getenv("SLURM_STEP_NUM_TASKS") == "" {
 		return nil, nil
 	}
-	t := &SlurmTask{First: firstNode(getenv("SLURM_STEP_NODELIST"))}
+	t := &slurmTask{first: firstNode(getenv("SLURM_STEP_NODELIST"))}
 	node := 0
 	for _, v := range []struct {
 		name string
 		to   *int
 	}{
-		{"SLURM_PROCID", &t.Rank}, {"SLURM_STEP_NUM_TASKS", &t.Size}, {"SLURM_LOCALID", &t.LocalRank},
-		{"SLURM_NODEID", &node}, {"SLURM_JOB_ID", &t.Job}, {"SLURM_STEP_ID", &t.Step},
+		{"SLURM_PROCID", &t.rank}, {"SLURM_STEP_NUM_TASKS", &t.size}, {"SLURM_LOCALID", &t.localRank},
+		{"SLURM_NODEID", &node}, {"SLURM_JOB_ID", &t.job}, {"SLURM_STEP_ID", &t.step},
 	} {
 		n, err := strconv.Atoi(getenv(v.name))
 		if err != nil || n < 0 {
@@ -38,26 +38,26 @@ func DetectSlurmTask(getenv func(string) string) (*SlurmTask, error) {
 		*v.to = n
 	}
 	tasks := getenv("SLURM_STEP_TASKS_PER_NODE")
-	t.LocalSize = tasksOn(tasks, node)
-	rank, size, local := strconv.Itoa(t.Rank), strconv.Itoa(t.Size), strconv.Itoa(t.LocalRank)
+	t.localSize = tasksOn(tasks, node)
+	rank, size, local := strconv.Itoa(t.rank), strconv.Itoa(t.size), strconv.Itoa(t.localRank)
 	for _, v := range []struct {
 		name, other, want string
 	}{
 		{"SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", size}, {"SLURM_NPROCS", "SLURM_STEP_NUM_TASKS", size},
 		{"RANK", "SLURM_PROCID", rank}, {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS", size},
-		{"LOCAL_RANK", "SLURM_LOCALID", local}, {"SLURM_JOBID", "SLURM_JOB_ID", strconv.Itoa(t.Job)},
+		{"LOCAL_RANK", "SLURM_LOCALID", local}, {"SLURM_JOBID", "SLURM_JOB_ID", strconv.Itoa(t.job)},
 	} {
 		if have := getenv(v.name); have != "" && have != v.want {
 			return nil, fmt.Errorf("%s=%s contradicts %s=%s", v.name, have, v.other, v.want)
 		}
 	}
 	switch {
-	case t.Rank >= t.Size:
-		return nil, fmt.Errorf("SLURM_PROCID=%d contradicts SLURM_STEP_NUM_TASKS=%d", t.Rank, t.Size)
-	case t.LocalRank >= t.LocalSize:
-		return nil, fmt.Errorf("SLURM_LOCALID=%d contradicts SLURM_STEP_TASKS_PER_NODE=%s of SLURM_NODEID=%d", t.LocalRank,
+	case t.rank >= t.size:
+		return nil, fmt.Errorf("SLURM_PROCID=%d contradicts SLURM_STEP_NUM_TASKS=%d", t.rank, t.size)
+	case t.localRank >= t.localSize:
+		return nil, fmt.Errorf("SLURM_LOCALID=%d contradicts SLURM_STEP_TASKS_PER_NODE=%s of SLURM_NODEID=%d", t.localRank,
 			tasks, node)
-	case t.First == "":
+	case t.first == "":
 		return nil, fmt.Errorf("SLURM_STEP_NODELIST=%q: no list of nodes", getenv("SLURM_STEP_NODELIST"))
 	}
 	return t, nil
