@@ -27,8 +27,10 @@ between them.
 
 In order: record or import makes a trace, explain says whether circuits pay, plan plans it, check and show read that.`,
 	}
-	cmd.AddCommand(newImport(), newRecord(), newPlan(), newShow(),
-		newExplain(), newCheck())
+	for _, c := range []*cobra.Command{newImport(), newPlan(), newShow(), newExplain(), newCheck()} {
+		cmd.AddCommand(cli.Computing(c))
+	}
+	cmd.AddCommand(newRecord()) // after a signal it waits for its program
 	return cmd
 }
 
