@@ -66,7 +66,7 @@ func (f *demoFlags) options() (*demo.Options, error) {
 	worker, err := cli.SiblingFile("bin", "lightpath-rank")
 	return &demo.Options{
 		Lightpath: cli.SelfPath(), Worker: worker, Report: f.report, Iters: f.iters, Only: f.only,
-		Kernel: f.data == fabric.DataKernel, Progress: cli.ProgressLine(cli.IsTerminal(os.Stderr)),
+		Kernel: f.data == fabric.DataKernel, Progress: cli.ProgressLine(),
 	}, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +55,7 @@ Matrices:
 				return err
 			}
 			results, err := exchange.Run(cmd.Context(), o)
+			o.Progress("")
 			if len(results) > 0 {
 				exchange.WriteTable(beside(f.jsonOut), o, results)
 			}
@@ -95,11 +95,7 @@ Matrices:
 func (f *exchangeFlags) options() (*exchange.Options, error) {
 	o := &exchange.Options{
 		Lightpath: cli.SelfPath(), Ranks: f.ranks, Planes: f.planes, Reconfig: f.reconfig, Alpha: f.alpha, Kernel: f.kernel,
-		Rounds: f.rounds, Iters: f.iters,
-		Progress: func(string, ...any) {},
-	}
-	if cli.IsTerminal(os.Stderr) {
-		o.Progress = cli.ProgressLine(true)
+		Rounds: f.rounds, Iters: f.iters, Progress: cli.CountLine(),
 	}
 	err := cmp.Or(cli.Within("-n", f.ranks, 2, plans.MaxRanks), cli.Within("--planes", f.planes, 1, plans.MaxPlanes),
 		cli.AtLeast("--rounds", f.rounds, 1), cli.Within("-i", f.iters, 1, bench.MaxCount),

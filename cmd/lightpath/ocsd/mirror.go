@@ -50,12 +50,9 @@ func openMirrored(file, ocs string) (*mirrored, error) {
 	if m.planes == nil {
 		return nil, fmt.Errorf("--ocs %s: %s has no planes on such a switch", ocs, file)
 	}
-	s, err := kernel.Load(kernel.Name(f))
+	s, err := kernel.LoadOn(f, "")
 	if err != nil {
 		return nil, cli.NoIf(err, kernel.Refused)
-	}
-	if s.Digest != f.Digest() {
-		return nil, cli.No(fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged))
 	}
 	if m.board, err = kernel.Open(s, m.planes...); err != nil {
 		return nil, cli.NoIf(err, kernel.Refused)

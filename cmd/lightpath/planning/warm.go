@@ -202,15 +202,11 @@ type warmRow struct {
 
 // run plans the missing plans and reports every call.
 func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
-	progress := func(plannings int) {
-		if cli.IsTerminal(os.Stderr) {
-			fmt.Fprintf(os.Stderr, "\r%d calls, %d plans made", len(w.calls), plannings)
-		}
-	}
-	made, err := planning.Warm(cmd.Context(), w.config, w.fabric, w.ranks, w.calls, c, progress)
-	if cli.IsTerminal(os.Stderr) {
-		fmt.Fprint(os.Stderr, "\r\033[K")
-	}
+	show := cli.CountLine()
+	made, err := planning.Warm(cmd.Context(), w.config, w.fabric, w.ranks, w.calls, c, func(plannings int) {
+		show("%d calls, %d plans made", len(w.calls), plannings)
+	})
+	show("")
 	if err != nil {
 		return err
 	}
