@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
-	"lightpath/plans/planner"
 	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
@@ -101,8 +99,8 @@ func (f *warmFlags) parse(cmd *cobra.Command) (*warming, error) {
 		return nil, fmt.Errorf("--ranks: %d on a fabric of %d; at least 2 are needed", w.ranks, w.fabric.Ranks)
 	}
 	if f.planner != "" {
-		if !slices.Contains(planner.Names(), f.planner) {
-			return nil, fmt.Errorf("--planner: %q is none of %s", f.planner, strings.Join(planner.Names(), ", "))
+		if err := cli.CheckPlanner(f.planner); err != nil {
+			return nil, err
 		}
 		cfg.Plan.Planner = f.planner
 		w.hints = append(w.hints, "LIGHTPATH_PLANNER="+f.planner)
