@@ -99,6 +99,8 @@ func TestOCSChange(t *testing.T) {
 	}
 	lightpath.Refuse(t, `{"p0": [2,3,0,1]}`, []string{"--if-current", "other planes"},
 		at("set", "--plane", "p0,p1", "--map", "ring:1", "--if-current", "-")...)
+	lightpath.Refuse(t, "", []string{`lightpath: --if-current ring:x: "x" is no number`},
+		at("set", "--plane", "p0", "--map", "ring:1", "--if-current", "ring:x")...)
 	lightpath.Refuse(t, "", []string{"name is empty"}, at("set", "--plane", "p0,,p1", "--map", "ring:1")...)
 	maps(ring2, ring3)
 	lightpath.Refuse(t, "", []string{"p9"}, at("set", "--plane", "p0,p9", "--map", "ring:1")...)

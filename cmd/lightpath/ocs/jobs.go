@@ -151,17 +151,17 @@ func (o *beginFlags) readMaps(names []string, mask uint64, ranks int) ([]circuit
 	}
 	maps, found := make([]circuit.Permutation, len(names)), false
 	for j, name := range names {
-		spec := o.spec
-		if o.maps != "" {
-			spec = filepath.Join(o.maps, filepath.Base(name)+".json")
-			if _, err := os.Stat(spec); errors.Is(err, os.ErrNotExist) {
-				continue
-			}
-		}
 		if mask>>j&1 == 0 {
 			continue
 		}
-		m, err := readMap(spec, ranks)
+		spec := mapSpec{"map", o.spec}
+		if o.maps != "" {
+			spec = mapSpec{"maps", filepath.Join(o.maps, filepath.Base(name)+".json")}
+			if _, err := os.Stat(spec.text); errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+		}
+		m, err := spec.one(ranks)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +193,7 @@ func persist(ctx context.Context, op *rpc.Operator, run func(*controller.Snapsho
 		}
 		if !told {
 			told = true
-			fmt.Fprintf(os.Stderr, "lightpath: trying again until a controller answers: %s\n", cli.Printable(err.Error(), ""))
+			fmt.Fprintf(os.Stderr, "lightpath: trying again until a controller answers: %s\n", printable(err.Error()))
 		}
 		select {
 		case <-ctx.Done():

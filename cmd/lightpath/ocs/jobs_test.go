@@ -67,7 +67,7 @@ func TestJobs(t *testing.T) {
 	refused(cli.ExitUsage, []string{"--plane", "p7"}, "begin", "19", "--ports", "1", "--plane", "p7")
 	refused(cli.ExitUsage, []string{"--plane", "empty"}, "begin", "19", "--ports", "1", "--plane", "p0,")
 	refused(cli.ExitUsage, []string{"--map", "--maps"}, "begin", "19", "--ports", "1", "--map", "dark", "--maps", dir)
-	refused(cli.ExitUsage, []string{"p1.json"}, "begin", "19", "--ports", "1", "--maps", dir)
+	refused(cli.ExitUsage, []string{"--maps " + filepath.Join(dir, "p1.json")}, "begin", "19", "--ports", "1", "--maps", dir)
 	refused(cli.ExitUsage, []string{"no file"}, "begin", "19", "--ports", "1", "--plane", "p0", "--maps", dir)
 	if o := lightpath.Run(t, "", "ocs", "set", "--plane", "p1", "--map", "ring:1", "--controller",
 		address); o.Status != cli.ExitNo {

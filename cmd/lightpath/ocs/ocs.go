@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
-	"lightpath/internal/decode"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/registry"
 	"lightpath/plans/circuit"
@@ -119,58 +116,6 @@ func (o *flags) open(ctx context.Context, f *fabric.Fabric, plane int) (driver.S
 		return nil, err
 	}
 	return registry.Connect(ctx, f.Switch(plane), ports, o.target)
-}
-
-// readMap reads a map of n ranks: ring:K, xor:M, dark, or a file with a JSON list.
-func readMap(spec string, n int) (circuit.Permutation, error) {
-	kind, arg, _ := strings.Cut(spec, ":")
-	var p circuit.Permutation
-	switch kind {
-	case "":
-		return nil, errors.New("--map is required: ring:K, xor:M, dark, or a JSON file")
-	case "dark":
-		return circuit.AllDark(n), nil
-	case "ring", "xor":
-		k, err := strconv.Atoi(arg)
-		if err != nil || k < 0 && kind == "xor" {
-			return nil, fmt.Errorf("--map %s: %q is no number for %s", spec, arg, kind)
-		}
-		if kind == "ring" {
-			return circuit.Shift(n, k), nil
-		}
-		p = circuit.Xor(n, k)
-	default:
-		data, err := mapFile(spec)
-		if err != nil {
-			return nil, err
-		}
-		return fileMap(spec, data, n)
-	}
-	return p, validMap(spec, p, n)
-}
-
-// mapFile reads the file that --map names.
-func mapFile(spec string) ([]byte, error) {
-	data, err := cli.ReadInput("map", spec)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("--map %s: it is none of ring:K, xor:M and dark, and there is no such file", spec)
-	}
-	return data, err
-}
-
-// fileMap reads the map of n ports in a file.
-func fileMap(spec string, data []byte, n int) (p circuit.Permutation, err error) {
-	if err := decode.StrictJSON(data, &p); err != nil {
-		return nil, fmt.Errorf("--map %s: %w", spec, err)
-	}
-	return p, validMap(spec, p, n)
-}
-
-func validMap(spec string, p circuit.Permutation, n int) error {
-	if err := p.Validate(n); err != nil {
-		return fmt.Errorf("--map %s: %w", spec, err)
-	}
-	return nil
 }
 
 // planeStatus is the state of a plane's ports, as its switch reports it.

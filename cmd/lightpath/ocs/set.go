@@ -128,7 +128,7 @@ func (o *flags) visit(ctx context.Context, spec string) (*visit, error) {
 	if prober, ok := kernel.ProberOf(f); ok {
 		v.prober = prober
 	}
-	if v.wanted, err = readMap(spec, f.Ranks); err != nil {
+	if v.wanted, err = (mapSpec{"map", spec}).one(f.Ranks); err != nil {
 		return nil, err
 	}
 	if v.sw, err = o.open(ctx, f, plane); err != nil {
