@@ -32,7 +32,7 @@ func NewJobs() *cobra.Command {
 moves their circuits. docs/slurm.md says how Slurm begins and ends jobs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				s, err := op.Status(ctx)
 				if err != nil {
 					return cli.No(err)
@@ -74,7 +74,7 @@ or if circuits cannot be set; then the job has not begun.`,
 			if o.spec != "" && o.maps != "" {
 				return errors.New("--map and --maps contradict each other: one of them is enough")
 			}
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				return o.begin(ctx, op, controller.Job{ID: args[0], Name: o.name, Ports: ports, Who: operatorName()})
 			})
 		},
@@ -100,7 +100,7 @@ func newJobsEnd() *cobra.Command {
 controller answers, the command tries again.`,
 		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				return persist(ctx, op, func(*controller.Snapshot) error { return op.EndJob(ctx, args[0], operatorName()) })
 			})
 		},

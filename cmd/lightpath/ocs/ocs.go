@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/ocsctl/driver"
@@ -39,8 +38,7 @@ type flags struct {
 	target        driver.Target
 	timeout       time.Duration
 	controllers   []string
-	direct        bool           // past the controller
-	given         *pflag.FlagSet // nil: the command is only for controllers
+	direct        bool // past the controller
 }
 
 // directOnly are the flags that a controller does not obey: its own file has them.
@@ -49,7 +47,6 @@ var directOnly = []string{"reply-timeout", "settle", "insecure-scpi", "user", "p
 
 func (o *flags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	o.given = fl
 	cli.FabricFlag(cmd, &o.fabric, "fabric file", "controller")
 	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
 	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
@@ -145,7 +142,7 @@ its ports. It exits with 1 if a switch cannot be read, a port has failed, or a c
 can measure light.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.dispatch(cmd.Context(), o.statusOf, o.askAll)
+			return o.dispatch(cmd, o.statusOf, o.askAll)
 		},
 	}
 	o.add(cmd)

@@ -49,7 +49,7 @@ changes the switch of one plane itself, and the controller reports drift.`,
 			if err := want.UnmarshalText([]byte(verify)); err != nil || want < driver.ReadBack {
 				return fmt.Errorf("--verify %s: not read-back, status, light or token", verify)
 			}
-			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.dispatch(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				return o.setBy(ctx, op, &f)
 			}, func(ctx context.Context) error {
 				if err := f.controllerOnly(); err != nil {
@@ -203,7 +203,7 @@ func newDrift() *cobra.Command {
 nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.dispatch(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				if spec != "" {
 					return errors.New("--map is for --direct: the controller knows what it wants")
 				}
