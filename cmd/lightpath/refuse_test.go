@@ -143,6 +143,7 @@ func TestRefusedArguments(t *testing.T) {
 		{[]string{"bench", "latency", "--calls", "0"}, []string{": --calls: 0 is outside 1..10000000"}},
 		{[]string{"bench", "alltoallv", "--skew", "-1"}, []string{"--skew: -1"}},
 		{[]string{"bench", "peers", "--collective", "gossip"}, []string{"--collective", "gossip"}},
+		{[]string{"bench", "peers", "--resume"}, []string{"--resume needs --out"}},
 		{[]string{"bench", "barrier", "--rounds", "-1"}, []string{"--rounds", "-1"}},
 		{bench("--timeout", "-1s"), []string{"--timeout", "-1s"}},
 		{bench("--rest", "-1s"), []string{"--rest", "-1s"}},

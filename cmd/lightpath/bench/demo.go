@@ -95,10 +95,8 @@ func (f *demoFlags) run(ctx context.Context, o *demo.Options) error {
 		return cli.No(err)
 	}
 	fmt.Fprintf(text, "report: %s\n", f.report)
-	if f.jsonOut != "" {
-		if err := cli.WriteJSON("json", f.jsonOut, trials); err != nil {
-			return err
-		}
+	if err := cli.WriteJSON("json", f.jsonOut, trials); err != nil {
+		return err
 	}
 	for _, t := range trials {
 		if t.Wrong > 0 {

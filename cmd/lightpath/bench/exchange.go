@@ -62,10 +62,8 @@ Matrices:
 			if err != nil {
 				return cli.No(err)
 			}
-			if f.jsonOut != "" {
-				if err := cli.WriteJSON("json", f.jsonOut, results); err != nil {
-					return err
-				}
+			if err := cli.WriteJSON("json", f.jsonOut, results); err != nil {
+				return err
 			}
 			for _, r := range results {
 				if r.Wrong > 0 {
@@ -145,13 +143,9 @@ func (f *exchangeFlags) matrix(name string) (exchange.Matrix, error) {
 	case "uniform":
 		m.Demand = func(int) [][]float64 { return uniform(f.ranks) }
 	default:
-		text, err := cli.ReadArgument(name)
+		d, err := cli.DecodeArgument(name, readMatrix)
 		if err != nil {
 			return m, err
-		}
-		d, err := workload.Read(bytes.NewReader(text))
-		if err != nil {
-			return m, fmt.Errorf("%s: %w", name, err)
 		}
 		if len(d) != f.ranks {
 			return m, fmt.Errorf("%s: %d ports for %d ranks", name, len(d), f.ranks)
@@ -160,6 +154,9 @@ func (f *exchangeFlags) matrix(name string) (exchange.Matrix, error) {
 	}
 	return m, nil
 }
+
+// readMatrix reads a matrix as text, rows of numbers.
+func readMatrix(text []byte) ([][]float64, error) { return workload.Read(bytes.NewReader(text)) }
 
 func uniform(n int) [][]float64 {
 	d := make([][]float64, n)

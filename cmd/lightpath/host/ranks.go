@@ -179,13 +179,9 @@ Exit status 1: ranks differ.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var dumps []*flight.Dump
 			for _, path := range args {
-				text, err := cli.ReadArgument(path)
+				d, err := cli.DecodeArgument(path, flight.Decode)
 				if err != nil {
 					return err
-				}
-				d, err := flight.Decode(text)
-				if err != nil {
-					return fmt.Errorf("%s: %w", path, err)
 				}
 				dumps = append(dumps, d)
 			}
