@@ -47,6 +47,7 @@ func TestRefusedArguments(t *testing.T) {
 		{[]string{"plan", "solve", "--in", t.TempDir()}, []string{"--in"}},
 		{[]string{"plan", "check", "--in", problem}, []string{"--plan", "required"}},
 		{[]string{"plan", "check", "--in", "-", "--plan", "-"}, []string{"--in", "--plan", "both"}},
+		{[]string{"plan", "show", "--in", "-", "--plan", "-"}, []string{"--in", "--plan", "both"}},
 		{[]string{"plan", "check", "--in", problem, "--plan", none}, []string{"--plan", none}},
 		{[]string{"plan", "check", "--in", problem, "--plan", problem}, []string{problem, "planes"}},
 		{[]string{"plan", "show", "--plan", none}, []string{"--plan", none}},

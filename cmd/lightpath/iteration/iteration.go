@@ -200,12 +200,10 @@ func newCheck() *cobra.Command {
 			if err == nil && plan.Digest != "" {
 				err = plan.VerifyDigest()
 			}
-			switch {
-			case err != nil && asJSON:
-				return errors.Join(cli.No(err), cli.PrintJSON(map[string]any{"feasible": false, "reason": err.Error()}))
-			case err != nil:
-				return cli.No(err)
-			case asJSON:
+			if err != nil {
+				return cli.Infeasible(err, asJSON)
+			}
+			if asJSON {
 				return cli.PrintJSON(map[string]any{"feasible": true, "iteration_us": report.IterationUS,
 					"exposed_us": report.ExposedUS, "lower_bound_us": plan.LowerBoundUS,
 					"reconfigurations": report.Reconfigurations})

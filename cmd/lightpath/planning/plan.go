@@ -204,10 +204,7 @@ func newCheck() *cobra.Command {
 			}
 			report, err := verify(p, plan)
 			if err != nil {
-				if asJSON {
-					return errors.Join(cli.No(err), cli.PrintJSON(map[string]any{"feasible": false, "reason": err.Error()}))
-				}
-				return cli.No(err)
+				return cli.Infeasible(err, asJSON)
 			}
 			if asJSON {
 				return cli.PrintJSON(map[string]any{

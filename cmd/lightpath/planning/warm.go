@@ -51,8 +51,7 @@ func newCacheWarm(open func() (*cache.Cache, error)) *cobra.Command {
 fabric, with the environment in the last line of the output. The command keeps existing plans. Sizes share a
 plan if that costs at most LIGHTPATH_PLAN_TOLERANCE (1 %). So few sizes are planned, and sizes between the
 given ones are covered too. Exits 1 if a call has no plan; jobs run such a call on packet planes.`,
-		Example: "  lightpath plan cache warm --fabric fabric.yaml --collective allreduce,alltoall --bytes 64K,1M..64M",
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := f.parse(cmd)
 			if err != nil {
