@@ -99,7 +99,7 @@ func examine() []finding {
 		installed("lib", "libnccl.so.2"), installed("lib", "liblightpath.so"), installed("bin", "lightpath-rank"),
 		sharedMemory(), environment(), kernelPlanes(), rdmaPorts(m), gpuDirect(m),
 	}
-	if path := os.Getenv("LIGHTPATH_FABRIC"); path != "" {
+	if path := os.Getenv(cli.FabricVariable); path != "" {
 		findings = append(findings, fabricFile(path))
 	}
 	return append(findings, launcher("mpirun"), launcher("torchrun"))
