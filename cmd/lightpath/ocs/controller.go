@@ -287,12 +287,8 @@ func (o *flags) showReports(all []commandReport) error {
 }
 
 func printCommand(w io.Writer, r *commandReport) {
-	for _, c := range r.Remove {
-		fmt.Fprintf(w, "  - %d>%d\n", c[0], c[1])
-	}
-	for _, c := range r.Add {
-		fmt.Fprintf(w, "  + %d>%d\n", c[0], c[1])
-	}
+	printCircuits(w, "-", r.Remove)
+	printCircuits(w, "+", r.Add)
 	fmt.Fprintf(w, "plane %s: %s at epoch %d%s: %s\n", printable(r.Plane), r.State, r.Epoch, verifiedBy(r.Verified),
 		circuitList(r.After))
 	if t := r.Trial; t != nil {

@@ -73,11 +73,7 @@ func (o *flags) planes() (*fabric.Fabric, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var names []string
-	for _, p := range f.Planes {
-		names = append(names, p.Name)
-	}
-	all, err := o.selected(names)
+	all, err := o.selected(f.PlaneNames())
 	if err != nil {
 		return nil, nil, fmt.Errorf("--plane %s: %s has no such plane", o.plane, o.fabric)
 	}

@@ -28,11 +28,10 @@ func (o *flags) addOperating(cmd *cobra.Command) {
 
 // operate runs a command that only controllers have, within its time limit.
 func (o *flags) operate(cmd *cobra.Command, run func(context.Context, *rpc.Operator) error) error {
-	return o.dispatch(cmd, run, func(context.Context) error { return errNoController })
+	return o.dispatch(cmd, run, func(context.Context) error {
+		return errors.New("--controller is required, or a --fabric file that names one as host:port")
+	})
 }
-
-// errNoController is of commands that only controllers have.
-var errNoController = errors.New("--controller is required, or a --fabric file that names one as host:port")
 
 // planeCommand completes a command that changes the plane of --plane through its controller, and shows the new state.
 // check refuses values of the command's own flags.

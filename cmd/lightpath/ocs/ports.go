@@ -79,10 +79,7 @@ func printPorts(w io.Writer, all []planePorts) {
 
 // portWords says what a switch and the controller know of a port.
 func portWords(p *controller.PortState) string {
-	text := printable(p.State)
-	if text == "" {
-		text = "-"
-	}
+	text := orDash(p.State)
 	if p.Failed {
 		text += ", FAILED"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -151,14 +152,15 @@ func printDelta(r *setReport) {
 		cli.Printf(", %d to make again", len(r.Again))
 	}
 	cli.Println()
-	for _, c := range r.Remove {
-		cli.Printf("  - %d>%d\n", c[0], c[1])
-	}
-	for _, c := range r.Add {
-		cli.Printf("  + %d>%d\n", c[0], c[1])
-	}
-	for _, c := range r.Again {
-		cli.Printf("  * %d>%d\n", c[0], c[1])
+	printCircuits(cli.Stdout, "-", r.Remove)
+	printCircuits(cli.Stdout, "+", r.Add)
+	printCircuits(cli.Stdout, "*", r.Again)
+}
+
+// printCircuits writes a line for each circuit, behind a sign.
+func printCircuits(w io.Writer, sign string, circuits [][2]int) {
+	for _, c := range circuits {
+		fmt.Fprintf(w, "  %s %d>%d\n", sign, c[0], c[1])
 	}
 }
 

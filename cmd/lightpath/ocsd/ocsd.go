@@ -239,10 +239,8 @@ func (s *service) serveHTTP(ctx context.Context, group *errgroup.Group, r *lead.
 	if s.o.HTTP == "" {
 		return nil
 	}
-	o := web.Options{Name: s.o.Name, Version: shim.Version, Controller: r.Controller, History: h.History}
-	for _, p := range s.f.Planes {
-		o.Planes = append(o.Planes, p.Name)
-	}
+	o := web.Options{Name: s.o.Name, Version: shim.Version, Planes: s.f.PlaneNames(), Controller: r.Controller,
+		History: h.History}
 	if real, ok := data.(*realPlane); ok {
 		o.Switches = real.seen
 	}
