@@ -80,6 +80,7 @@ With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR)
 	f.DurationVar(&o.timeout, "timeout", status.DefaultTimeout, "how long ranks get to answer")
 	for _, other := range []string{"json", "address", "dump"} {
 		cmd.MarkFlagsMutuallyExclusive("metrics", other)
+		cmd.MarkFlagsMutuallyExclusive("watch", other)
 	}
 	cmd.AddCommand(newRanksMerge())
 	return cmd

@@ -88,6 +88,9 @@ If the fabric file states packet_planes, calls that are faster there use these p
 that the job waits for communication. Hidden is the part of the switching that makes the iteration no longer.`,
 		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON && out == "-" {
+				return errors.New("--json, --out -: standard output takes one of them")
+			}
 			o, err := f.options()
 			if err != nil {
 				return err
@@ -112,7 +115,10 @@ that the job waits for communication. Hidden is the part of the switching that m
 					return err
 				}
 				if asJSON {
-					return errors.Join(writePlanUnlessShown(out, text), cli.PrintJSON(comparisonJSON(c)))
+					if out != "" {
+						err = cli.WriteOutput("out", out, text)
+					}
+					return errors.Join(err, cli.PrintJSON(comparisonJSON(c)))
 				}
 				fmt.Fprint(os.Stderr, comparisonText(c))
 				return cli.WriteOutput("out", out, text)
@@ -123,14 +129,6 @@ that the job waits for communication. Hidden is the part of the switching that m
 	cmd.Flags().StringVarP(&out, "out", "o", "", "plan file to write (standard output by default)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the table as JSON; the plan goes to --out only")
 	return cmd
-}
-
-// writePlanUnlessShown writes the plan to a file; standard output has the table.
-func writePlanUnlessShown(out string, text []byte) error {
-	if out == "" {
-		return nil
-	}
-	return cli.WriteOutput("out", out, text)
 }
 
 // outcomeJSON is a row of the table in JSON.
