@@ -107,11 +107,7 @@ func (s *service) run(ctx context.Context) error {
 		return err
 	}
 	// A standby is ready, too: the service manager must not wait until it is in charge.
-	standby := time.AfterFunc(standbyAfter, func() {
-		if err := cli.Notify(cli.Ready); err != nil {
-			s.log.Warn("service manager", "error", err)
-		}
-	})
+	standby := time.AfterFunc(standbyAfter, s.ready)
 	defer standby.Stop()
 	group.Go(func() error { return runner.Run(ctx) })
 	err = group.Wait()
@@ -165,7 +161,15 @@ func (s *service) serveLocal(core *controller.Core) (stop func(), err error) {
 		return nil, err
 	}
 	fmt.Fprintf(os.Stderr, "ocsd: %d ports, %d planes, on %s\n", s.f.Ranks, len(s.f.Planes), s.where())
-	return stop, cli.Notify(cli.Ready)
+	s.ready()
+	return stop, nil
+}
+
+// ready tells the service manager that this controller serves. A manager that does not hear it is no reason to end.
+func (s *service) ready() {
+	if err := cli.Notify(cli.Ready); err != nil {
+		s.log.Warn("service manager", "error", err)
+	}
 }
 
 // where lists what ranks and operators can connect to.
