@@ -39,7 +39,7 @@ var fileEndings = map[string][]string{
 
 // formatNames returns the formats of jobs that a command imports.
 func formatNames(c *cobra.Command, _ []string) []string {
-	names := []string{"simai", "aicb", "chakra"}
+	names := slices.Clone(jobflags.Formats)
 	if c.HasParent() && c.Parent().Name() == "iteration" {
 		names = append(names, "flight", "job")
 	}

@@ -13,8 +13,7 @@ import (
 // TestFabricVariable: every command that reads a fabric file by --fabric also reads LIGHTPATH_FABRIC.
 func TestFabricVariable(t *testing.T) {
 	exceptions := []string{
-		"lightpath ocs emulate",    // a test device must not follow kernel planes unasked
-		"lightpath topology place", // --fabric is the name of a cluster
+		"lightpath ocs emulate", // a test device must not follow kernel planes unasked
 		// --fabric is an output:
 		"lightpath topology delta plan", "lightpath topology lumos plan", "lightpath topology lumos place",
 		"lightpath topology lumos rewire",

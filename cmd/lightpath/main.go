@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 		bench.NewFaults(),
 		host.NewTopo(),
 		cli.Computing(topology.New()),
-		cli.Computing(iteration.New()),
+		iteration.New(),
 		host.NewRanks(),
 		newReferenceCommand(),
 	)

@@ -109,20 +109,18 @@ func (r *Ring) Commit(n int, tag uint32) {
 
 // Peek returns the payload and tag of the oldest slot, or nil if the ring is empty. The payload is valid until
 // Release.
-func (r *Ring) Peek() (payload []byte, tag uint32, err error) { return r.PeekAt(0) }
-
-// PeekAt is like Peek for the i-th oldest slot, counted from 0.
-func (r *Ring) PeekAt(i int) (payload []byte, tag uint32, err error) {
+func (r *Ring) Peek() (payload []byte, tag uint32, err error) {
 	c := r.consumed.Load()
-	if n := r.seenProduced - c; n <= uint64(i) || n > r.count {
+	if n := r.seenProduced - c; n == 0 || n > r.count {
 		r.seenProduced = r.produced.Load()
-		if n = r.seenProduced - c; n > r.count {
-			return nil, 0, ErrCorrupt
-		} else if n <= uint64(i) {
+		switch n = r.seenProduced - c; {
+		case n == 0:
 			return nil, 0, nil
+		case n > r.count:
+			return nil, 0, ErrCorrupt
 		}
 	}
-	s := r.slot(c + uint64(i))
+	s := r.slot(c)
 	n := *(*uint32)(unsafe.Pointer(&s[0]))
 	if uint64(n) > r.stride-slotHeader {
 		return nil, 0, ErrCorrupt

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"lightpath/internal/decode"
+	"lightpath/plans/fabric"
 )
 
 // version is the version of the state file. A fabric of another version is refused.
@@ -90,6 +91,16 @@ func Load(name string) (*State, error) {
 		return nil, fmt.Errorf("kernel: fabric %s: %s: %w", name, statePath(name), err)
 	}
 	return s, nil
+}
+
+// LoadOn reads the state of a file's fabric on a host, as [NameOn] names it. If the fabric that is up was built from
+// another file, the error wraps ErrChanged.
+func LoadOn(f *fabric.Fabric, host string) (*State, error) {
+	s, err := Load(NameOn(f, host))
+	if err == nil && s.Digest != f.Digest() {
+		return nil, fmt.Errorf("fabric %s: %w", s.Name, ErrChanged)
+	}
+	return s, err
 }
 
 // decodeState reads and checks a state file.

@@ -117,6 +117,14 @@ func (p PacketPlanes) String() string {
 // Optical reports whether the planes have switches.
 func (f *Fabric) Optical() bool { return len(f.Planes) > 0 && f.Planes[0].OCS != "" }
 
+// PlaneNames returns the names of the planes, in their order.
+func (f *Fabric) PlaneNames() (names []string) {
+	for _, p := range f.Planes {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
 // Endpoints returns the addresses at which ranks find the controller of the planes: those in the file, or else
 // the endpoint of the emulated switch; nil if there is neither.
 func (f *Fabric) Endpoints() []string {

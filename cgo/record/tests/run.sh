@@ -84,11 +84,22 @@ records() {
   ! bin/lightpath iteration record --library "$FAKE" -- sh -c "'$OUT/job' train 2; exit 3" >/dev/null 2>"$OUT/said" &&
     cat "$OUT/said" && grep -q 'exit status 3' "$OUT/said" && grep -q allgather "$OUT/command.json"
 }
-export -f passed forked refused records
+# A signal ends the job, which takes longer than commands that only compute may. Its calls become a trace.
+signalled() {
+  rm -f "$OUT/signalled.json"
+  timeout --preserve-status --foreground 1 bin/lightpath iteration record --library "$FAKE" -o "$OUT/signalled.json" -- \
+    sh -c "trap : TERM; sleep 3; '$OUT/job' train 4" 2>"$OUT/signalled"
+  local status=$?
+  cat "$OUT/signalled"
+  [ $status = 143 ] && grep -q 'stopped by SIGTERM: the best trace until then' "$OUT/signalled" &&
+    grep -q allgather "$OUT/signalled.json"
+}
+export -f passed forked refused records signalled
 with=(OUT="$root/$out" RECORDER="$recorder" FAKE="$fake" bash -c)
 check passed "${with[@]}" passed
 check forked "${with[@]}" forked
 check no-library "${with[@]}" 'refused /nowhere/libnccl.so.2 "cannot load"'
 check itself "${with[@]}" 'refused "$RECORDER" "is the recorder itself"'
 check command "${with[@]}" records
+check signalled "${with[@]}" signalled
 finish

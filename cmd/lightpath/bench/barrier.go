@@ -51,9 +51,6 @@ wakes them (sleep), and gRPC over loopback.`,
 					return err
 				}
 			}
-			if jsonOut == "" {
-				return nil
-			}
 			return cli.WriteJSON("json", jsonOut, reports)
 		},
 	}

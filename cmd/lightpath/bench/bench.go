@@ -193,7 +193,7 @@ func run(cmd *cobra.Command, f *flags, o *bench.Options) error {
 			fmt.Fprintln(table, "# to come closer, leave out small sizes (-b), and measure idle hosts")
 		}
 	}
-	if f.jsonOut != "" && !quiet {
+	if !quiet {
 		if err := cli.WriteJSON("json", f.jsonOut, out); err != nil {
 			return err
 		}

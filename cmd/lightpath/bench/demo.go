@@ -66,7 +66,7 @@ func (f *demoFlags) options() (*demo.Options, error) {
 	worker, err := cli.SiblingFile("bin", "lightpath-rank")
 	return &demo.Options{
 		Lightpath: cli.SelfPath(), Worker: worker, Report: f.report, Iters: f.iters, Only: f.only,
-		Kernel: f.data == fabric.DataKernel, Progress: cli.ProgressLine(cli.IsTerminal(os.Stderr)),
+		Kernel: f.data == fabric.DataKernel, Progress: cli.ProgressLine(),
 	}, err
 }
 
@@ -95,10 +95,8 @@ func (f *demoFlags) run(ctx context.Context, o *demo.Options) error {
 		return cli.No(err)
 	}
 	fmt.Fprintf(text, "report: %s\n", f.report)
-	if f.jsonOut != "" {
-		if err := cli.WriteJSON("json", f.jsonOut, trials); err != nil {
-			return err
-		}
+	if err := cli.WriteJSON("json", f.jsonOut, trials); err != nil {
+		return err
 	}
 	for _, t := range trials {
 		if t.Wrong > 0 {

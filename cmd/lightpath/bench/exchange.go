@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -56,16 +55,15 @@ Matrices:
 				return err
 			}
 			results, err := exchange.Run(cmd.Context(), o)
+			o.Progress("")
 			if len(results) > 0 {
 				exchange.WriteTable(beside(f.jsonOut), o, results)
 			}
 			if err != nil {
 				return cli.No(err)
 			}
-			if f.jsonOut != "" {
-				if err := cli.WriteJSON("json", f.jsonOut, results); err != nil {
-					return err
-				}
+			if err := cli.WriteJSON("json", f.jsonOut, results); err != nil {
+				return err
 			}
 			for _, r := range results {
 				if r.Wrong > 0 {
@@ -95,11 +93,7 @@ Matrices:
 func (f *exchangeFlags) options() (*exchange.Options, error) {
 	o := &exchange.Options{
 		Lightpath: cli.SelfPath(), Ranks: f.ranks, Planes: f.planes, Reconfig: f.reconfig, Alpha: f.alpha, Kernel: f.kernel,
-		Rounds: f.rounds, Iters: f.iters,
-		Progress: func(string, ...any) {},
-	}
-	if cli.IsTerminal(os.Stderr) {
-		o.Progress = cli.ProgressLine(true)
+		Rounds: f.rounds, Iters: f.iters, Progress: cli.CountLine(),
 	}
 	err := cmp.Or(cli.Within("-n", f.ranks, 2, plans.MaxRanks), cli.Within("--planes", f.planes, 1, plans.MaxPlanes),
 		cli.AtLeast("--rounds", f.rounds, 1), cli.Within("-i", f.iters, 1, bench.MaxCount),
@@ -149,13 +143,9 @@ func (f *exchangeFlags) matrix(name string) (exchange.Matrix, error) {
 	case "uniform":
 		m.Demand = func(int) [][]float64 { return uniform(f.ranks) }
 	default:
-		text, err := cli.ReadArgument(name)
+		d, err := cli.DecodeArgument(name, readMatrix)
 		if err != nil {
 			return m, err
-		}
-		d, err := workload.Read(bytes.NewReader(text))
-		if err != nil {
-			return m, fmt.Errorf("%s: %w", name, err)
 		}
 		if len(d) != f.ranks {
 			return m, fmt.Errorf("%s: %d ports for %d ranks", name, len(d), f.ranks)
@@ -164,6 +154,9 @@ func (f *exchangeFlags) matrix(name string) (exchange.Matrix, error) {
 	}
 	return m, nil
 }
+
+// readMatrix reads a matrix as text, rows of numbers.
+func readMatrix(text []byte) ([][]float64, error) { return workload.Read(bytes.NewReader(text)) }
 
 func uniform(n int) [][]float64 {
 	d := make([][]float64, n)

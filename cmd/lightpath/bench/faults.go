@@ -2,7 +2,6 @@ package bench
 
 import (
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +33,7 @@ handled as required. Needs root; takes about two minutes, and leaves nothing beh
 				return err
 			}
 			results, failed := faults.Run(cmd.Context(), &faults.Options{
-				Lightpath: cli.SelfPath(), Worker: worker, Only: only, Progress: cli.ProgressLine(cli.IsTerminal(os.Stderr)),
+				Lightpath: cli.SelfPath(), Worker: worker, Only: only, Progress: cli.ProgressLine(),
 			})
 			if results == nil {
 				return failed

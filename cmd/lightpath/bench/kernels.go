@@ -97,8 +97,5 @@ func printKernels(lines []*kernels.Line, jsonOut string) error {
 		fmt.Fprintf(table, "%7d  %-28s %7d  %10.2f %7.0f%%  %10.2f %7.0f%%\n",
 			l.Threads, name, l.Arrays, l.Best, 100*l.OfAdd, l.Median, 100*l.OfAddMedian)
 	}
-	if jsonOut == "" {
-		return nil
-	}
 	return cli.WriteJSON("json", jsonOut, lines)
 }

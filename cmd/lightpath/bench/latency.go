@@ -94,10 +94,8 @@ func printLatency(reports []*latency.Report, jsonOut string) error {
 		fmt.Fprintf(table, "%-8s %10d %6d %8d %5d  %10v %10v %10v %10v\n", r.Load, r.Bytes, r.Ranks, r.Calls, r.CPUs,
 			r.Times.P50, r.Times.P90, r.Times.P99, r.Times.Max)
 	}
-	if jsonOut != "" {
-		if err := cli.WriteJSON("json", jsonOut, reports); err != nil {
-			return err
-		}
+	if err := cli.WriteJSON("json", jsonOut, reports); err != nil {
+		return err
 	}
 	if wrong > 0 {
 		return cli.No(fmt.Errorf("%d wrong elements", wrong))

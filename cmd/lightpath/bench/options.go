@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"lightpath/bench"
@@ -16,7 +15,6 @@ import (
 	"lightpath/collectives/schedule"
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans"
-	"lightpath/plans/planner"
 	"lightpath/shim/settings"
 )
 
@@ -179,11 +177,14 @@ func (f *flags) validate(o *bench.Options) error {
 		return fmt.Errorf("--threads: bench must start the ranks (-n), not %s", r.World.Launcher)
 	case f.device >= 0 && !r.Buffers.OnDevice():
 		return fmt.Errorf("--device: %d is a device for --memory device or registered, not %s", f.device, f.memory)
-	case o.Planner != "" && !slices.Contains(planner.Names(), o.Planner):
-		return fmt.Errorf("--planner: %q is none of %s", o.Planner, strings.Join(planner.Names(), ", "))
 	}
-	if o.Planner != "" && o.Fabric == "" {
-		return errors.New("--planner: planners are for optical planes (--fabric)")
+	if o.Planner != "" {
+		if err := cli.CheckPlanner(o.Planner); err != nil {
+			return err
+		}
+		if o.Fabric == "" {
+			return errors.New("--planner: planners are for optical planes (--fabric)")
+		}
 	}
 	if o.Fabric != "" {
 		file, err := cli.LoadFabric(o.Fabric)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -56,11 +57,19 @@ knows TCP only. Without --peers, a library that is not installed is left out, an
 it. Exits 1 if an element of Lightpath's is wrong.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.Needs(cmd.Flags(), "out", "resume"); err != nil {
+				return err
+			}
 			o, err := f.parse()
 			if err != nil {
 				return err
 			}
-			return runPeers(cmd, f, o)
+			if f.resume {
+				if o.Before, err = peers.Read(f.out); err != nil {
+					return fmt.Errorf("--resume: %w", err)
+				}
+			}
+			return runPeers(cmd.Context(), f, o)
 		},
 	}
 	fl := cmd.Flags()
@@ -164,25 +173,16 @@ func (f *peersFlags) sizeList() (sizes []int64, err error) {
 	return sizes, nil
 }
 
-func runPeers(cmd *cobra.Command, f *peersFlags, o *peers.Options) error {
+func runPeers(ctx context.Context, f *peersFlags, o *peers.Options) error {
 	began := time.Now()
 	o.Progress = func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		fmt.Fprintf(os.Stderr, "%6s  %s\n", strconv.Itoa(int(time.Since(began).Seconds()))+"s", strings.TrimSpace(text))
 	}
-	if f.resume && f.out == "" {
-		return cli.No(errors.New("--resume needs --out"))
-	}
-	if f.resume {
-		var err error
-		if o.Before, err = peers.Read(f.out); err != nil {
-			return cli.No(err)
-		}
-	}
 	if f.out != "" {
 		o.Save = func(d *peers.Document) error { return d.Save(f.out) }
 	}
-	doc, err := peers.Run(cmd.Context(), o)
+	doc, err := peers.Run(ctx, o)
 	if len(doc.Points) > 0 {
 		doc.WriteText(cli.Stdout)
 		if f.out != "" {

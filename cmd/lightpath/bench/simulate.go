@@ -131,7 +131,7 @@ func (f *simulationFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	ctx := cmd.Context()
-	show := quietProgress()
+	show := cli.CountLine()
 	var o simulated
 	if f.in != "" {
 		var err error
@@ -284,19 +284,4 @@ func (f *simulationFlags) replay(seed uint64) string {
 		b += " --fault " + name
 	}
 	return b
-}
-
-// quietProgress returns a function that shows on a terminal what runs now, a few times a second.
-func quietProgress() func(format string, args ...any) {
-	if !cli.IsTerminal(os.Stderr) {
-		return func(string, ...any) {}
-	}
-	show := cli.ProgressLine(true)
-	var shown time.Time
-	return func(format string, args ...any) {
-		if format == "" || time.Since(shown) > 200*time.Millisecond {
-			shown = time.Now()
-			show(format, args...)
-		}
-	}
 }

@@ -55,8 +55,11 @@ func CheckOutput(flag, path string) error {
 	return nil
 }
 
-// WriteJSON writes v, indented, to path or, for "-", to standard output.
+// WriteJSON writes v, indented, to path. "-" is standard output, and "" writes nothing.
 func WriteJSON(flag, path string, v any) error {
+	if path == "" {
+		return nil
+	}
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err

@@ -11,21 +11,41 @@ import (
 	"lightpath/plans/render"
 )
 
-// Pictures are the flags of commands that draw the timeline of a plan. "-" is standard output.
-type Pictures struct{ svg, html, trace string }
+// Pictures are the flags of commands that show a plan, and draw its timeline. "-" is standard output.
+type Pictures struct {
+	svg, html, trace string
+	asJSON           bool
+}
 
 // Register adds the flags.
 func (p *Pictures) Register(fl *pflag.FlagSet) {
 	fl.StringVar(&p.svg, "svg", "", "write the timeline as SVG")
 	fl.StringVar(&p.html, "html", "", "write the timeline and its entries as a page; drag in the timeline to zoom")
 	fl.StringVar(&p.trace, "trace", "", "write a trace for https://ui.perfetto.dev or chrome://tracing, a lane per plane")
+	fl.BoolVar(&p.asJSON, "json", false, "print the plan as JSON")
 }
 
-// OnOutput reports whether a picture goes to standard output.
-func (p *Pictures) OnOutput() bool { return p.svg == "-" || p.html == "-" || p.trace == "-" }
+// Show draws the pictures that the flags ask for. With --json it then prints what encode returns. Otherwise it calls
+// text, which prints the plan for people, unless a picture goes to standard output.
+func (p *Pictures) Show(timeline *plans.Plan, o render.Options, encode func() ([]byte, error), text func()) error {
+	if err := p.draw(timeline, o); err != nil {
+		return err
+	}
+	if p.asJSON {
+		encoded, err := encode()
+		if err != nil {
+			return err
+		}
+		return WriteOutput("json", "-", encoded)
+	}
+	if p.svg != "-" && p.html != "-" && p.trace != "-" {
+		text()
+	}
+	return nil
+}
 
-// Draw writes the pictures that the flags ask for.
-func (p *Pictures) Draw(plan *plans.Plan, o render.Options) error {
+// draw writes the pictures.
+func (p *Pictures) draw(plan *plans.Plan, o render.Options) error {
 	for _, d := range []struct {
 		flag, path string
 		draw       func(io.Writer, *plans.Plan, render.Options) error

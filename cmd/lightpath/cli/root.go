@@ -57,6 +57,14 @@ func NoIf(err error, negative func(error) bool) error {
 	return err
 }
 
+// Infeasible returns the answer "no" of a command that checks a plan. With --json it also prints the reason.
+func Infeasible(reason error, asJSON bool) error {
+	if !asJSON {
+		return No(reason)
+	}
+	return errors.Join(No(reason), PrintJSON(map[string]any{"feasible": false, "reason": reason.Error()}))
+}
+
 // Verdict returns the exit status of a command that returned err, and its line on standard error.
 func Verdict(ctx context.Context, err error) (status int, line string) {
 	switch s := StoppedBy(ctx); {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -88,17 +89,18 @@ func TestComputingEnds(t *testing.T) {
 // TestRepeatedSignal: a signal that comes twice, as from timeout(1), does not end the process.
 func TestRepeatedSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		signals, reset := make(chan os.Signal, 1), false
+		signals := make(chan os.Signal, 1)
+		var reset atomic.Bool
 		ctx, cancel := context.WithCancelCause(context.Background())
-		go watch(signals, cancel, func() { reset = true })
+		go watch(signals, cancel, func() { reset.Store(true) })
 		signals <- syscall.SIGTERM
 		synctest.Wait()
-		if StoppedBy(ctx) == nil || reset {
-			t.Errorf("after the first signal: %v, the next one ends the process: %v", context.Cause(ctx), reset)
+		if StoppedBy(ctx) == nil || reset.Load() {
+			t.Errorf("after the first signal: %v, the next one ends the process: %v", context.Cause(ctx), reset.Load())
 		}
 		time.Sleep(repetition)
 		synctest.Wait()
-		if !reset {
+		if !reset.Load() {
 			t.Error("no signal ends the process")
 		}
 	})

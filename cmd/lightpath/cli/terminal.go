@@ -12,16 +12,35 @@ func IsTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// ProgressLine returns a function that shows what runs now: one line that is rewritten on a
-// terminal, a line each elsewhere.
-func ProgressLine(terminal bool) func(format string, args ...any) {
+// wipe makes a terminal rewrite its line.
+const wipe = "\r\033[K"
+
+// ProgressLine returns a function that shows on standard error what runs now: one line that is rewritten on a terminal,
+// a line each elsewhere. Empty text only wipes the line.
+func ProgressLine() func(format string, args ...any) {
+	terminal := IsTerminal(os.Stderr)
 	return func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		switch {
 		case terminal:
-			fmt.Fprintf(os.Stderr, "\r\033[K%s", text)
+			fmt.Fprint(os.Stderr, wipe, text)
 		case text != "":
 			fmt.Fprintln(os.Stderr, text)
+		}
+	}
+}
+
+// CountLine is [ProgressLine] for text that changes often: it shows a few texts a second, on a terminal only.
+func CountLine() func(format string, args ...any) {
+	if !IsTerminal(os.Stderr) {
+		return func(string, ...any) {}
+	}
+	show := ProgressLine()
+	var shown time.Time
+	return func(format string, args ...any) {
+		if format == "" || time.Since(shown) > 200*time.Millisecond {
+			shown = time.Now()
+			show(format, args...)
 		}
 	}
 }
@@ -52,11 +71,11 @@ func Waiting(what string) (stop func()) {
 		for {
 			select {
 			case <-ended:
-				fmt.Fprint(os.Stderr, "\r\033[K")
+				fmt.Fprint(os.Stderr, wipe)
 				return
 			case <-tick.C:
 				if s := time.Since(began).Round(time.Second); s >= 2*time.Second {
-					fmt.Fprintf(os.Stderr, "\r\033[K%s: %v", what, s)
+					fmt.Fprintf(os.Stderr, "%s%s: %v", wipe, what, s)
 				}
 			}
 		}

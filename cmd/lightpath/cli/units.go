@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"lightpath/collectives/schedule"
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
+	"lightpath/plans/planner"
 )
 
 // BlocksOf returns how many of a call's blocks make up its bytes, as nccl-tests counts them. Keys of cached plans count
@@ -64,6 +67,14 @@ func (g *Gbps) String() string { return strconv.FormatFloat(float64(*g), 'g', -1
 
 // Type implements pflag.Value.
 func (g *Gbps) Type() string { return "rate" }
+
+// CheckPlanner returns an error that names --planner unless a planner of schedules has the name.
+func CheckPlanner(name string) error {
+	if slices.Contains(planner.Names(), name) {
+		return nil
+	}
+	return fmt.Errorf("--planner: %q is none of %s", name, strings.Join(planner.Names(), ", "))
+}
 
 // AtLeast returns an error that names the flag, with its dashes, if its value is below the least one.
 func AtLeast[T cmp.Ordered](flag string, value, least T) error {

@@ -70,10 +70,7 @@ func hostAddress(f *fabric.Fabric, host string) (string, error) {
 
 // runAgent serves a host's circuits until ctx ends.
 func runAgent(ctx context.Context, f *fabric.Fabric, host, address string, tls agent.TLS) error {
-	state, err := kernel.Load(kernel.NameOn(f, host))
-	if err == nil && state.Digest != f.Digest() {
-		err = fmt.Errorf("fabric %s: %w", state.Name, kernel.ErrChanged)
-	}
+	state, err := kernel.LoadOn(f, host)
 	if err != nil {
 		return cli.NoIf(err, kernel.Refused)
 	}

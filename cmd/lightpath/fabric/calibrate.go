@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -70,13 +69,9 @@ the other hosts.`,
 
 // calibrate measures the costs, writes them into the fabric file if asked, and shows them.
 func (o *flags) calibrate(ctx context.Context, c calibrate.Options, f *fabric.Fabric, write bool) error {
-	terminal := cli.IsTerminal(os.Stderr)
-	show := cli.ProgressLine(terminal)
-	c.Progress = show
+	c.Progress = cli.ProgressLine()
 	r, err := calibrate.Run(ctx, c)
-	if terminal {
-		show("")
-	}
+	c.Progress("")
 	if err != nil {
 		return cli.No(err)
 	}
@@ -109,11 +104,7 @@ func (o *flags) standing(c *calibrate.Options) (*fabric.Fabric, error) {
 	if len(f.Hosts) > 1 {
 		host = f.Hosts[0].Name
 	}
-	s, err := kernel.Load(kernel.NameOn(f, host))
-	if err == nil && s.Digest != f.Digest() {
-		err = fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged)
-	}
-	if err != nil {
+	if _, err := kernel.LoadOn(f, host); err != nil {
 		return nil, cli.NoIf(err, kernel.Refused)
 	}
 	return f, nil

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +14,7 @@ import (
 	"lightpath/collectives/transport/ebpf"
 	"lightpath/ocsctl/kernel"
 	"lightpath/plans/circuit"
+	"lightpath/plans/fabric"
 )
 
 // New returns the command "fabric".
@@ -58,23 +57,22 @@ func (o *flags) addName(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the fabric, instead of its file")
 }
 
-// nameOf returns the name of the fabric that the flags mean, to those who may touch its planes.
-func (o *flags) nameOf() (string, error) {
+// choose returns the name of the fabric that the flags mean, and its file, nil with --name. It needs root.
+func (o *flags) choose() (name string, f *fabric.Fabric, err error) {
 	switch {
 	case o.file != "" && o.name != "":
-		return "", errors.New("--fabric and --name: give one of them")
+		return "", nil, errors.New("--fabric and --name: give one of them")
 	case o.name != "" && o.host != "":
-		return "", errors.New("--name and --host: the name of a host's part is its own")
+		return "", nil, errors.New("--name and --host: the name of a host's part is its own")
 	case o.name != "":
-		return o.name, cli.NeedRoot()
+		return o.name, nil, cli.NeedRoot()
 	case o.file == "":
-		return "", errors.New("--fabric is required (or --name)")
+		return "", nil, errors.New("--fabric is required (or --name)")
 	}
-	f, err := cli.LoadFabric(o.file)
-	if err != nil {
-		return "", err
+	if f, err = cli.LoadFabric(o.file); err != nil {
+		return "", nil, err
 	}
-	return kernel.NameOn(f, o.host), cli.NeedRoot()
+	return kernel.NameOn(f, o.host), f, cli.NeedRoot()
 }
 
 func newUp() *cobra.Command {
@@ -93,9 +91,10 @@ func newUp() *cobra.Command {
 				return err
 			}
 			build.Host = o.host
-			end := showProgress(&build, os.Stderr)
+			show := cli.CountLine()
+			build.Progress = func(done, total int) { show("fabric: %d of %d ports", done, total) }
 			s, fresh, err := kernel.Up(f, build)
-			end()
+			show("")
 			if err != nil {
 				return cli.NoIf(err, kernel.Refused)
 			}
@@ -118,21 +117,6 @@ func newUp() *cobra.Command {
 	return cmd
 }
 
-// showProgress has ports counted on a terminal; end wipes the line.
-func showProgress(o *kernel.Options, w *os.File) (end func()) {
-	if !cli.IsTerminal(w) {
-		return func() {}
-	}
-	var last time.Time
-	o.Progress = func(done, total int) {
-		if now := time.Now(); done == total || now.Sub(last) > 100*time.Millisecond {
-			last = now
-			fmt.Fprintf(w, "\rfabric: %d of %d ports", done, total)
-		}
-	}
-	return func() { fmt.Fprint(w, "\r\033[K") }
-}
-
 func newDown() *cobra.Command {
 	var o flags
 	var force, left bool
@@ -144,7 +128,7 @@ func newDown() *cobra.Command {
 			if left {
 				return sweepFabrics(&o)
 			}
-			name, err := o.nameOf()
+			name, _, err := o.choose()
 			if err != nil {
 				return err
 			}
@@ -201,20 +185,18 @@ Exit status 1: a fabric is incomplete or left over, a plane is down, or frames w
 
 // showFabric prints a fabric.
 func showFabric(o *flags) error {
-	name, err := o.nameOf()
+	name, f, err := o.choose()
 	if err != nil {
 		return err
 	}
-	s, err := kernel.Load(name)
+	var s *kernel.State
+	if f != nil {
+		s, err = kernel.LoadOn(f, o.host)
+	} else {
+		s, err = kernel.Load(name)
+	}
 	if err != nil {
 		return cli.NoIf(err, kernel.Refused)
-	}
-	if o.file != "" {
-		if f, err := cli.LoadFabric(o.file); err != nil {
-			return err
-		} else if f.Digest() != s.Digest {
-			return cli.No(fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged))
-		}
 	}
 	r, err := kernel.Inspect(s)
 	if err != nil {

@@ -94,12 +94,13 @@ func printEnv(asJSON bool) error {
 // examine checks what ranks on this machine need.
 func examine() []finding {
 	m := topology.Discover(context.Background(), topology.Sources{Sysfs: os.DirFS("/sys")})
+	c, err := settings.Load() // nil with an error
 	findings := []finding{
 		{"version", true, fmt.Sprintf("lightpath %s, %s, %d CPUs", shim.Version, runtime.Version(), runtime.NumCPU())},
 		installed("lib", "libnccl.so.2"), installed("lib", "liblightpath.so"), installed("bin", "lightpath-rank"),
-		sharedMemory(), environment(), kernelPlanes(), rdmaPorts(m), gpuDirect(m),
+		sharedMemory(), environment(c, err), kernelPlanes(), rdmaPorts(m, c), gpuDirect(m, c),
 	}
-	if path := os.Getenv("LIGHTPATH_FABRIC"); path != "" {
+	if path := os.Getenv(cli.FabricVariable); path != "" {
 		findings = append(findings, fabricFile(path))
 	}
 	return append(findings, launcher("mpirun"), launcher("torchrun"))
@@ -124,12 +125,12 @@ func sharedMemory() finding {
 	return finding{"/dev/shm", free >= wanted, fmt.Sprintf("%d MiB free (%d wanted)", free>>20, wanted>>20)}
 }
 
-// rdmaPorts names the ports that ranks can use. To have none is a fault only if the settings require them.
-func rdmaPorts(m *topology.Machine) finding {
+// rdmaPorts names the ports that ranks can use. To have none is a fault only if the settings, nil if they cannot be
+// read, require them.
+func rdmaPorts(m *topology.Machine, c *settings.Config) finding {
 	const check = "rdma"
 	names, active := portsOf(m)
-	c, err := settings.Load()
-	wanted := err == nil && c.Wants(settings.TransportRDMA) != ""
+	wanted := c != nil && c.Wants(settings.TransportRDMA) != ""
 	switch {
 	case len(names) == 0:
 		return finding{check, !wanted, "no RDMA devices (optional)"}
@@ -155,12 +156,11 @@ func portsOf(m *topology.Machine) (names, active []string) {
 }
 
 // gpuDirect reports whether RDMA ports, or a network plugin, can access GPU memory directly. It is a fault that they
-// cannot only if the settings require it.
-func gpuDirect(m *topology.Machine) finding {
+// cannot only if the settings, nil if they cannot be read, require it.
+func gpuDirect(m *topology.Machine, c *settings.Config) finding {
 	const check = "gpudirect"
 	_, active := portsOf(m)
-	c, err := settings.Load()
-	if err != nil {
+	if c == nil {
 		return finding{check, true, "not known: the environment cannot be read"}
 	}
 	wanted, plugin := c.Device.Path == "rdma", c.Wants(settings.TransportNet)
@@ -181,8 +181,7 @@ func gpuDirect(m *topology.Machine) finding {
 		len(m.GPUs), strings.Join(active, ", "))}
 }
 
-func environment() finding {
-	c, err := settings.Load()
+func environment(c *settings.Config, err error) finding {
 	if err != nil {
 		return finding{"environment", false, err.Error()}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightpath/cmd/lightpath/cli"
+	"lightpath/internal/require"
 	"lightpath/shim/settings"
 	"lightpath/shim/topology"
 )
@@ -37,7 +38,9 @@ func TestGPUDirectFinding(t *testing.T) {
 			if name, value, set := strings.Cut(c.variable, "="); set {
 				t.Setenv(name, value)
 			}
-			if f := gpuDirect(&c.m); f.OK != c.ok || !strings.Contains(f.Detail, c.text) {
+			s, err := settings.Load()
+			require.NoError(t, err)
+			if f := gpuDirect(&c.m, s); f.OK != c.ok || !strings.Contains(f.Detail, c.text) {
 				t.Errorf("%+v, want %t, %q", f, c.ok, c.text)
 			}
 		})

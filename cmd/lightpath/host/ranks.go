@@ -80,6 +80,7 @@ With --address it asks a process that serves NCCL's RAS protocol (NCCL_RAS_ADDR)
 	f.DurationVar(&o.timeout, "timeout", status.DefaultTimeout, "how long ranks get to answer")
 	for _, other := range []string{"json", "address", "dump"} {
 		cmd.MarkFlagsMutuallyExclusive("metrics", other)
+		cmd.MarkFlagsMutuallyExclusive("watch", other)
 	}
 	cmd.AddCommand(newRanksMerge())
 	return cmd
@@ -179,13 +180,9 @@ Exit status 1: ranks differ.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var dumps []*flight.Dump
 			for _, path := range args {
-				text, err := cli.ReadArgument(path)
+				d, err := cli.DecodeArgument(path, flight.Decode)
 				if err != nil {
 					return err
-				}
-				d, err := flight.Decode(text)
-				if err != nil {
-					return fmt.Errorf("%s: %w", path, err)
 				}
 				dumps = append(dumps, d)
 			}

@@ -20,9 +20,10 @@ import (
 func TestRanksOfNobody(t *testing.T) {
 	t.Setenv("LIGHTPATH_STATUS_DIR", filepath.Join(t.TempDir(), "none"))
 	for status, args := range map[int][][]string{
-		0:             {{"ranks"}, {"ranks", "--json", "-v"}},
-		cli.ExitNo:    {{"ranks", "--dump", t.TempDir()}},
-		cli.ExitUsage: {{"ranks", "x"}, {"ranks", "merge"}, {"ranks", "--address", "127.0.0.1:1", "--timeout", "1s"}},
+		0:          {{"ranks"}, {"ranks", "--json", "-v"}},
+		cli.ExitNo: {{"ranks", "--dump", t.TempDir()}},
+		cli.ExitUsage: {{"ranks", "x"}, {"ranks", "merge"}, {"ranks", "--address", "127.0.0.1:1", "--timeout", "1s"},
+			{"ranks", "--watch", "--json"}, {"ranks", "--watch", "--dump", t.TempDir()}},
 	} {
 		for _, a := range args {
 			if got := cli.Run(t.Context(), lightpath(), a); got != status {

@@ -75,31 +75,20 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 	var once sync.Once
 	var failure error // the first; a rank that is stopped after it has not failed
 	for r := range ranks {
-		c := exec.Command(args[0], args[1:]...)
-		// A rank has a process group, so that its children end with it.
-		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
-		c.Env = slices.Concat(os.Environ(), rankVariables(r, ranks, r, ranks), library,
-			[]string{"MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)})
-		stdout, err := c.StdoutPipe()
+		rank, stdout, stderr, err := startRank(args, slices.Concat(os.Environ(), rankVariables(r, ranks, r, ranks), library,
+			[]string{"MASTER_ADDR=127.0.0.1", fmt.Sprintf("MASTER_PORT=%d", port)}))
 		if err != nil {
-			return err
-		}
-		stderr, err := c.StderrPipe()
-		if err != nil {
-			return err
-		}
-		if err := bench.Start(c); err != nil {
 			cancel()
 			wg.Wait()
 			return fmt.Errorf("cannot start %s: %w", args[0], err)
 		}
 		wg.Go(func() {
-			defer context.AfterFunc(ctx, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })()
+			defer context.AfterFunc(ctx, func() { _ = syscall.Kill(-rank.Pid, syscall.SIGKILL) })()
 			var copies sync.WaitGroup
 			defer copies.Wait() // children of the rank may write longer
 			copies.Go(func() { prefix(cli.Stdout, stdout, r, &out) })
 			copies.Go(func() { prefix(os.Stderr, stderr, r, &out) })
-			state, err := c.Process.Wait()
+			state, err := rank.Wait()
 			if err == nil && !state.Success() {
 				err = &exec.ExitError{ProcessState: state}
 			}
@@ -111,6 +100,22 @@ func runRanks(ctx context.Context, ranks int, preload bool, args []string) error
 	}
 	wg.Wait()
 	return failure
+}
+
+// startRank starts the program of a rank. The caller reads its output.
+func startRank(args, env []string) (rank *os.Process, stdout, stderr io.Reader, err error) {
+	c := exec.Command(args[0], args[1:]...)
+	// A rank has a process group, so that its children end with it.
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
+	c.Env = env
+	if stdout, err = c.StdoutPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	if stderr, err = c.StderrPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	err = bench.Start(c)
+	return c.Process, stdout, stderr, err
 }
 
 // rankVariables returns torchrun's variables of a rank, without those of the place at which ranks meet.

@@ -30,8 +30,11 @@ func printTopology(out io.Writer, m *topology.Machine) error {
 	return err
 }
 
-// rows writes lines of cells in aligned columns.
-func rows(w *strings.Builder, lines ...[]any) {
+// table writes lines of cells in aligned columns below their heading, and nothing where there are none.
+func table(w *strings.Builder, lines [][]any) {
+	if len(lines) < 2 {
+		return
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, cells := range lines {
 		text := make([]string, len(cells))
@@ -72,13 +75,6 @@ func nodeTable(w *strings.Builder, m *topology.Machine) {
 		lines = append(lines, []any{n.ID, gibibytes(n.MemoryBytes), n.CPUs})
 	}
 	table(w, lines)
-}
-
-// table writes lines below their heading, and nothing where there are none.
-func table(w *strings.Builder, lines [][]any) {
-	if len(lines) > 1 {
-		rows(w, lines...)
-	}
 }
 
 // nicTable leaves out virtual interfaces that no plane names: a host with containers has hundreds.
@@ -168,7 +164,7 @@ func distanceTable(w *strings.Builder, m *topology.Machine) {
 			}
 			lines = append(lines, line)
 		}
-		rows(w, lines...)
+		table(w, lines)
 	}
 	for i, a := range x.NICs {
 		fmt.Fprintf(w, "  NIC%d: %s (%s)\n", i, a.Label(), a.PCI)

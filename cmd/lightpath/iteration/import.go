@@ -75,7 +75,8 @@ func (f *traceFlags) read(cmd *cobra.Command, files []string) (*trace.Trace, err
 		return nil, err
 	}
 	in := jobflags.Import{Format: f.format, Name: files[0], PerPod: f.Over.GPUsPerPod, GPUs: f.Over.GPUs,
-		ETP: max(1, f.Over.ETP), Gbps: 400, ScaleUp: 360, Forward: f.forward, Backward: f.backward}
+		ETP: max(1, f.Over.ETP), Gbps: jobflags.DefaultGbps, ScaleUp: jobflags.DefaultScaleUp,
+		Forward: f.forward, Backward: f.backward}
 	if cmd.Flags().Changed("bandwidth") {
 		in.Gbps = f.Over.Gbps
 	}

@@ -27,8 +27,10 @@ between them.
 
 In order: record or import makes a trace, explain says whether circuits pay, plan plans it, check and show read that.`,
 	}
-	cmd.AddCommand(newImport(), newRecord(), newPlan(), newShow(),
-		newExplain(), newCheck())
+	for _, c := range []*cobra.Command{newImport(), newPlan(), newShow(), newExplain(), newCheck()} {
+		cmd.AddCommand(cli.Computing(c))
+	}
+	cmd.AddCommand(newRecord()) // after a signal it waits for its program
 	return cmd
 }
 
@@ -86,6 +88,9 @@ If the fabric file states packet_planes, calls that are faster there use these p
 that the job waits for communication. Hidden is the part of the switching that makes the iteration no longer.`,
 		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON && out == "-" {
+				return errors.New("--json, --out -: standard output takes one of them")
+			}
 			o, err := f.options()
 			if err != nil {
 				return err
@@ -110,7 +115,10 @@ that the job waits for communication. Hidden is the part of the switching that m
 					return err
 				}
 				if asJSON {
-					return errors.Join(writePlanUnlessShown(out, text), cli.PrintJSON(comparisonJSON(c)))
+					if out != "" {
+						err = cli.WriteOutput("out", out, text)
+					}
+					return errors.Join(err, cli.PrintJSON(comparisonJSON(c)))
 				}
 				fmt.Fprint(os.Stderr, comparisonText(c))
 				return cli.WriteOutput("out", out, text)
@@ -121,14 +129,6 @@ that the job waits for communication. Hidden is the part of the switching that m
 	cmd.Flags().StringVarP(&out, "out", "o", "", "plan file to write (standard output by default)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the table as JSON; the plan goes to --out only")
 	return cmd
-}
-
-// writePlanUnlessShown writes the plan to a file; standard output has the table.
-func writePlanUnlessShown(out string, text []byte) error {
-	if out == "" {
-		return nil
-	}
-	return cli.WriteOutput("out", out, text)
 }
 
 // outcomeJSON is a row of the table in JSON.
@@ -198,12 +198,10 @@ func newCheck() *cobra.Command {
 			if err == nil && plan.Digest != "" {
 				err = plan.VerifyDigest()
 			}
-			switch {
-			case err != nil && asJSON:
-				return errors.Join(cli.No(err), cli.PrintJSON(map[string]any{"feasible": false, "reason": err.Error()}))
-			case err != nil:
-				return cli.No(err)
-			case asJSON:
+			if err != nil {
+				return cli.Infeasible(err, asJSON)
+			}
+			if asJSON {
 				return cli.PrintJSON(map[string]any{"feasible": true, "iteration_us": report.IterationUS,
 					"exposed_us": report.ExposedUS, "lower_bound_us": plan.LowerBoundUS,
 					"reconfigurations": report.Reconfigurations})

@@ -153,6 +153,7 @@ func TestIterationRefuses(t *testing.T) {
 		{"", []string{"line 1", "the text ends"}, []string{"plan", "-", "--fabric", fabric}},
 		{text, []string{"--fabric", "required", cli.FabricVariable}, []string{"plan", "-"}},
 		{text, []string{"--time-limit", "not positive"}, []string{"plan", "-", "--fabric", fabric, "--time-limit", "0s"}},
+		{text, []string{"--json, --out -"}, []string{"plan", "-", "--fabric", fabric, "--json", "-o", "-"}},
 		{text, []string{"--reconfig", "soon"}, []string{"explain", "-", "--fabric", fabric, "--reconfig", "soon"}},
 		{text, []string{"--planes", "0 is outside"}, []string{"explain", "-", "--fabric", fabric, "--planes", "0"}},
 		{text, []string{"bad iteration plan"}, []string{"check", "-", "--fabric", fabric}},

@@ -103,6 +103,8 @@ func (f *recordFlags) record(ctx context.Context, args []string) (err error) {
 	ended := c.Wait()
 	err = f.deliver(folder, strings.Join(args, " "))
 	switch {
+	case cli.StoppedBy(ctx) != nil: // the program had to end
+		return cli.Deliver(ctx, "trace", func() error { return err })
 	case ended == nil:
 		return err
 	case err != nil:
@@ -111,7 +113,7 @@ func (f *recordFlags) record(ctx context.Context, args []string) (err error) {
 	return cli.No(fmt.Errorf("%s: %w", args[0], ended))
 }
 
-// Deliver merges the files of a folder, and writes the trace.
+// deliver merges the files of a folder, and writes the trace.
 func (f *recordFlags) deliver(folder, name string) error {
 	list, err := readRecordings(folder)
 	if err != nil {

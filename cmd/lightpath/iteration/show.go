@@ -15,8 +15,7 @@ import (
 )
 
 func newShow() *cobra.Command {
-	var drawn cli.Pictures
-	var asJSON bool
+	var shown cli.Pictures
 	cmd := &cobra.Command{
 		Use:   "show PLAN [--svg f.svg] [--html f.html] [--trace f.json]",
 		Short: "Draw an iteration: computation, calls, and what each plane sends and switches",
@@ -27,25 +26,10 @@ func newShow() *cobra.Command {
 				return err
 			}
 			timeline, o := picture.Timeline(p)
-			if err := drawn.Draw(timeline, o); err != nil {
-				return err
-			}
-			if asJSON {
-				text, err := p.Encode()
-				if err != nil {
-					return err
-				}
-				return cli.WriteOutput("json", "-", text)
-			}
-			if !drawn.OnOutput() {
-				printIteration(p)
-			}
-			return nil
+			return shown.Show(timeline, o, p.Encode, func() { printIteration(p) })
 		},
 	}
-	fl := cmd.Flags()
-	drawn.Register(fl)
-	fl.BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	shown.Register(cmd.Flags())
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package ocs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lightpath/cmd/lightpath/cli"
-	"lightpath/internal/decode"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc"
 	"lightpath/plans/circuit"
@@ -46,55 +44,6 @@ func (f *changeFlags) controllerOnly() error {
 	return nil
 }
 
-// readMaps reads the maps of planes: the same one for all of names, or an object of a file with one for each plane.
-func readMaps(spec string, names []string, ports int) (map[string]circuit.Permutation, error) {
-	var m circuit.Permutation
-	var err error
-	if kind, _, _ := strings.Cut(spec, ":"); slices.Contains([]string{"", "dark", "ring", "xor"}, kind) {
-		m, err = readMap(spec, ports)
-	} else {
-		var data []byte
-		if data, err = mapFile(spec); err != nil {
-			return nil, err
-		}
-		if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-			return planeMaps(spec, data, ports)
-		}
-		m, err = fileMap(spec, data, ports)
-	}
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string]circuit.Permutation)
-	for _, name := range names {
-		all[name] = m
-	}
-	return all, nil
-}
-
-// planeMaps reads an object with the map of each plane by name.
-func planeMaps(spec string, data []byte, ports int) (map[string]circuit.Permutation, error) {
-	all := make(map[string]circuit.Permutation)
-	r := decode.NewReader(data)
-	err := r.Object(func(name string) error {
-		m, err := decode.List(r, ports, r.Between(circuit.Dark, ports-1))
-		if err == nil {
-			if err = circuit.Permutation(m).Validate(ports); err != nil {
-				err = r.Errorf("%w", err)
-			}
-		}
-		all[name] = m
-		return err
-	})
-	if err == nil {
-		err = r.End()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--map %s: %w", spec, err)
-	}
-	return all, nil
-}
-
 // unique returns the different names, in order.
 func unique(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
@@ -106,7 +55,7 @@ func (f *changeFlags) change(s *controller.Snapshot, plane string) (controller.C
 		named = strings.Split(plane, ",")
 	}
 	ports := len(s.Ports)
-	targets, err := readMaps(f.spec, named, ports)
+	targets, err := mapSpec{"map", f.spec}.byPlane(named, ports)
 	switch {
 	case err != nil:
 		return c, nil, err
@@ -117,8 +66,9 @@ func (f *changeFlags) change(s *controller.Snapshot, plane string) (controller.C
 	}
 	var current map[string]circuit.Permutation
 	if f.ifCurrent != "" {
-		if current, err = readMaps(f.ifCurrent, slices.Collect(maps.Keys(targets)), ports); err != nil {
-			return c, nil, fmt.Errorf("--if-current: %w", err)
+		spec := mapSpec{"if-current", f.ifCurrent}
+		if current, err = spec.byPlane(slices.Collect(maps.Keys(targets)), ports); err != nil {
+			return c, nil, err
 		}
 		if !slices.Equal(slices.Sorted(maps.Keys(targets)), slices.Sorted(maps.Keys(current))) {
 			return c, nil, fmt.Errorf("--if-current %s names other planes than the change", f.ifCurrent)

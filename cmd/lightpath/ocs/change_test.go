@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightpath/cmd/lightpath/cli"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/controllertest"
@@ -30,18 +31,12 @@ func TestOCSChange(t *testing.T) {
 			}
 		}
 	}
-	says := func(out string, words ...string) {
-		t.Helper()
-		for _, w := range words {
-			if !strings.Contains(out, w) {
-				t.Errorf("no %q in %s", w, out)
-			}
-		}
-	}
 	const ring1, ring2, ring3 = "0>1 1>2 2>3 3>0", "0>2 1>3 2>0 3>1", "0>3 1>0 2>1 3>2"
-	says(lightpath.Succeed(t, "", at("set", "--plane", "p0,p1", "--map", "ring:1", "--dry-run")...), "+ 3>0", "dry run")
+	assert.Contains(t, lightpath.Succeed(t, "", at("set", "--plane", "p0,p1", "--map", "ring:1", "--dry-run")...),
+		"+ 3>0", "dry run")
 	maps("none", "none")
-	says(lightpath.Succeed(t, "", at("set", "--plane", "p0,p1", "--map", "ring:1")...), "plane p0: resident",
+	assert.Contains(t, lightpath.Succeed(t, "", at("set", "--plane", "p0,p1", "--map", "ring:1")...),
+		"plane p0: resident",
 		"plane p1: resident")
 	maps(ring1, ring1)
 	lightpath.Succeed(t, "[1,2,3,0]", at("set", "--plane", "p0,p1", "--map", "-")...)
@@ -50,7 +45,7 @@ func TestOCSChange(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "maps.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"p0": [2,3,0,1], "p1": [3,0,1,2]}`), 0o600))
 	o := lightpath.Run(t, "", at("set", "--map", file, "--if-current", "ring:2")...)
-	if says(o.Stderr, "another map"); o.Status != cli.ExitNo {
+	if assert.Contains(t, o.Stderr, "another map"); o.Status != cli.ExitNo {
 		t.Errorf("%+v", o)
 	}
 	maps(ring1, ring1)
@@ -62,7 +57,7 @@ func TestOCSChange(t *testing.T) {
 		t.Errorf("%v in %s", err, out)
 	}
 	maps(ring2, ring3)
-	says(lightpath.Succeed(t, "", at("status")...), "to be confirmed until")
+	assert.Contains(t, lightpath.Succeed(t, "", at("status")...), "to be confirmed until")
 	lightpath.Succeed(t, "", at("confirm", "--plane", "p1")...)
 	if o := lightpath.Run(t, "", at("confirm", "--plane", "p0")...); o.Status != cli.ExitNo {
 		t.Errorf("twice: %+v", o)
@@ -79,7 +74,7 @@ func TestOCSChange(t *testing.T) {
 		"status")...)
 
 	// A panel has no switch's ports.
-	says(lightpath.Succeed(t, "", at("ports")...), "plane p0: its switch reports no ports")
+	assert.Contains(t, lightpath.Succeed(t, "", at("ports")...), "plane p0: its switch reports no ports")
 	for _, args := range [][]string{
 		{"baseline", "--plane", "p0"}, {"remap", "--plane", "p0", "--port", "1", "--to", "9"},
 	} {
@@ -99,6 +94,8 @@ func TestOCSChange(t *testing.T) {
 	}
 	lightpath.Refuse(t, `{"p0": [2,3,0,1]}`, []string{"--if-current", "other planes"},
 		at("set", "--plane", "p0,p1", "--map", "ring:1", "--if-current", "-")...)
+	lightpath.Refuse(t, "", []string{`lightpath: --if-current ring:x: "x" is no number`},
+		at("set", "--plane", "p0", "--map", "ring:1", "--if-current", "ring:x")...)
 	lightpath.Refuse(t, "", []string{"name is empty"}, at("set", "--plane", "p0,,p1", "--map", "ring:1")...)
 	maps(ring2, ring3)
 	lightpath.Refuse(t, "", []string{"p9"}, at("set", "--plane", "p0,p9", "--map", "ring:1")...)

@@ -69,14 +69,13 @@ func (o *flags) operator() (*rpc.Operator, error) {
 	return rpc.DialOperator(endpoints, t)
 }
 
-// dispatch runs a command through the controllers, if there are any, or on the switches directly, within its time
-// limit.
-func (o *flags) dispatch(ctx context.Context, byController func(context.Context, *rpc.Operator) error,
+// dispatch runs cmd through the controllers, if there are any, or on the switches directly, within its time limit.
+func (o *flags) dispatch(cmd *cobra.Command, byController func(context.Context, *rpc.Operator) error,
 	direct func(context.Context) error) error {
 	if err := cli.Positive("--timeout", o.timeout); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
 	op, err := o.operator()
 	if err != nil {
@@ -87,15 +86,12 @@ func (o *flags) dispatch(ctx context.Context, byController func(context.Context,
 	}
 	defer cli.HangUp(op)
 	for _, name := range directOnly {
-		if o.given != nil && o.given.Changed(name) {
+		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s is for --direct: the controller has its own", name)
 		}
 	}
 	return byController(ctx, op)
 }
-
-// errNoController is of commands that only controllers have.
-var errNoController = errors.New("--controller is required, or a --fabric file that names one as host:port")
 
 // operatorName returns the name of this command's user for the history.
 func operatorName() string {
@@ -240,20 +236,6 @@ type commandReport struct {
 	Error    string                `json:"error,omitempty"`
 }
 
-// command runs a command on the plane that --plane names, and shows the plane's new state.
-func (o *flags) command(ctx context.Context, run func(ctx context.Context, op *rpc.Operator, plane int) error) error {
-	return o.operate(ctx, func(ctx context.Context, op *rpc.Operator) error {
-		if o.plane == "" {
-			return errors.New("--plane is required")
-		}
-		s, planes, err := o.look(ctx, op)
-		if err != nil {
-			return err
-		}
-		return o.report(ctx, op, &s, planes, run(ctx, op, planes[0]))
-	})
-}
-
 // report shows what a command has changed in planes, and why it failed, if it did. s is the state before.
 func (o *flags) report(ctx context.Context, op *rpc.Operator, s *controller.Snapshot, planes []int,
 	failed error) error {
@@ -305,12 +287,8 @@ func (o *flags) showReports(all []commandReport) error {
 }
 
 func printCommand(w io.Writer, r *commandReport) {
-	for _, c := range r.Remove {
-		fmt.Fprintf(w, "  - %d>%d\n", c[0], c[1])
-	}
-	for _, c := range r.Add {
-		fmt.Fprintf(w, "  + %d>%d\n", c[0], c[1])
-	}
+	printCircuits(w, "-", r.Remove)
+	printCircuits(w, "+", r.Add)
 	fmt.Fprintf(w, "plane %s: %s at epoch %d%s: %s\n", printable(r.Plane), r.State, r.Epoch, verifiedBy(r.Verified),
 		circuitList(r.After))
 	if t := r.Trial; t != nil {
@@ -363,41 +341,4 @@ func printDrift(w io.Writer, all []driftReport) {
 			fmt.Fprintf(w, "plane %s: no drift\n", printable(r.Plane))
 		}
 	}
-}
-
-func newEnable() *cobra.Command {
-	return newService("enable", "Put a plane back into service", `Puts a plane that has failed or was disabled back
-into service. The switch must have the map that the controller wants, and the controller verifies all circuits
-again. It does not change the switch; for that, see lightpath ocs set. Exits with 1 if the plane is not in
-service.`, nil)
-}
-
-func newDisable() *cobra.Command {
-	var reason string
-	cmd := newService("disable", "Take a plane out of service",
-		`Takes a plane out of service, for work on its switch. An operation that holds the plane goes on. The controller
-grants the plane to no other operation, and collectives run on the other planes.`, &reason)
-	cmd.Flags().StringVar(&reason, "reason", "", "reason that ranks and the history show")
-	return cmd
-}
-
-// newService makes the command that enables, or with a reason disables, a plane.
-func newService(name, short, long string, reason *string) *cobra.Command {
-	var o flags
-	cmd := &cobra.Command{
-		Use: name + " --controller host:port --plane p", Short: short, Long: long, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if reason != nil && *reason == "" {
-				return errors.New("--reason is required")
-			}
-			return o.command(cmd.Context(), func(ctx context.Context, op *rpc.Operator, plane int) error {
-				if reason != nil {
-					return op.Disable(ctx, plane, *reason, operatorName())
-				}
-				return op.Enable(ctx, plane, operatorName())
-			})
-		},
-	}
-	o.addOperating(cmd)
-	return cmd
 }

@@ -12,6 +12,7 @@ import (
 
 	"lightpath/cmd/lightpath/cli"
 	"lightpath/cmd/lightpath/cli/clitest"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl"
 	"lightpath/ocsctl/controller"
@@ -64,30 +65,23 @@ ocs:
 controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 `, address)
 	require.NoError(t, os.WriteFile(fabric, []byte(text), 0o600))
-	says := func(out string, words ...string) {
-		t.Helper()
-		for _, w := range words {
-			if !strings.Contains(out, w) {
-				t.Errorf("no %q in %s", w, out)
-			}
-		}
-	}
 	refused := func(words []string, args ...string) {
 		t.Helper()
 		o := lightpath.Run(t, "", args...)
 		if o.Status != cli.ExitNo {
 			t.Errorf("%v: status %d", args, o.Status)
 		}
-		says(o.Stderr, words...)
+		assert.Contains(t, o.Stderr, words...)
 	}
 	for _, where := range [][]string{{"--controller", address}, {"--fabric", fabric}} {
 		at := func(args ...string) []string { return append(append([]string{"ocs"}, args...), where...) }
 		lightpath.Succeed(t, "", at("set", "--plane", "p1", "--map", "dark")...)
 		out := lightpath.Succeed(t, "", at("set", "--plane", "p1", "--map", "ring:1")...)
-		says(out, "+ 3>0", "plane p1: resident at epoch", ": 0>1 1>2 2>3 3>0")
-		says(lightpath.Succeed(t, "", at("status")...), "controller test, token 5", "plane p0: resident, epoch 0",
+		assert.Contains(t, out, "+ 3>0", "plane p1: resident at epoch", ": 0>1 1>2 2>3 3>0")
+		assert.Contains(t, lightpath.Succeed(t, "", at("status")...), "controller test, token 5",
+			"plane p0: resident, epoch 0",
 			"circuits: 0>1 1>2 2>3 3>0")
-		says(lightpath.Succeed(t, "", at("drift")...), "plane p0: no drift", "plane p1: no drift")
+		assert.Contains(t, lightpath.Succeed(t, "", at("drift")...), "plane p0: no drift", "plane p1: no drift")
 
 		var r commandReport
 		if err := json.Unmarshal([]byte(lightpath.Succeed(t, "", at("disable", "--plane", "1", "--reason", "cleaning",
@@ -99,17 +93,17 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 		if o := lightpath.Run(t, "", at("status", "--plane", "p0")...); o.Status != 0 {
 			t.Errorf("the other plane: %+v", o)
 		}
-		says(lightpath.Succeed(t, "", at("enable", "--plane", "p1")...), "plane p1: resident")
+		assert.Contains(t, lightpath.Succeed(t, "", at("enable", "--plane", "p1")...), "plane p1: resident")
 
 		d.Stick(true)
 		refused([]string{"set", "plane p1"}, at("set", "--plane", "p1", "--map", "ring:2")...)
 		refused([]string{"plane p1 is out of service"}, at("status")...)
 		refused([]string{"enable", "plane p1", "drift of 4 circuits"}, at("enable", "--plane", "p1")...)
 		refused([]string{"plane p1: 4 of 4 ranks"}, at("drift")...)
-		says(lightpath.Run(t, "", at("drift", "--plane", "p1")...).Stdout, "0: desired 2, observed 1",
+		assert.Contains(t, lightpath.Run(t, "", at("drift", "--plane", "p1")...).Stdout, "0: desired 2, observed 1",
 			"plane p1: out of service")
 		d.Silence(true)
-		says(lightpath.Run(t, "", at("status")...).Stdout, "circuits: unknown", "desired: 0>2 1>3 2>0 3>1")
+		assert.Contains(t, lightpath.Run(t, "", at("status")...).Stdout, "circuits: unknown", "desired: 0>2 1>3 2>0 3>1")
 		refused([]string{"plane p1: its map is unknown"}, at("drift")...)
 		d.Silence(false)
 		d.Stick(false)
@@ -128,7 +122,8 @@ controller: {endpoints: ["unix:/nowhere.sock", "%s"]}
 	if _, err := c.Acquire(ocsctl.Lease{Mask: 1, Holder: 255}); err != nil {
 		t.Fatal(err)
 	}
-	says(lightpath.Succeed(t, "", "ocs", "status", "--controller", address), "held by port 2, holder 0xff",
+	assert.Contains(t, lightpath.Succeed(t, "", "ocs", "status", "--controller", address),
+		"held by port 2, holder 0xff",
 		"port 2: grpc 127.0.0.1:")
 	refused([]string{"plane is in use"}, "ocs", "set", "--controller", address, "--plane", "p0", "--map", "ring:1")
 

@@ -133,9 +133,7 @@ func (o *historyFlags) source(ctx context.Context) (historySource, []string, err
 			cli.HangUp(op)
 			return nil, nil, err
 		}
-		for _, p := range f.Planes {
-			names = append(names, p.Name)
-		}
+		names = f.PlaneNames()
 	} else if s, err := op.Status(ctx); err == nil { // a standby does not know: then planes have numbers only
 		names = planeNames(&s)
 	}

@@ -32,7 +32,7 @@ func NewJobs() *cobra.Command {
 moves their circuits. docs/slurm.md says how Slurm begins and ends jobs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				s, err := op.Status(ctx)
 				if err != nil {
 					return cli.No(err)
@@ -74,7 +74,7 @@ or if circuits cannot be set; then the job has not begun.`,
 			if o.spec != "" && o.maps != "" {
 				return errors.New("--map and --maps contradict each other: one of them is enough")
 			}
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				return o.begin(ctx, op, controller.Job{ID: args[0], Name: o.name, Ports: ports, Who: operatorName()})
 			})
 		},
@@ -100,7 +100,7 @@ func newJobsEnd() *cobra.Command {
 controller answers, the command tries again.`,
 		Args: cli.OneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				return persist(ctx, op, func(*controller.Snapshot) error { return op.EndJob(ctx, args[0], operatorName()) })
 			})
 		},
@@ -151,17 +151,17 @@ func (o *beginFlags) readMaps(names []string, mask uint64, ranks int) ([]circuit
 	}
 	maps, found := make([]circuit.Permutation, len(names)), false
 	for j, name := range names {
-		spec := o.spec
-		if o.maps != "" {
-			spec = filepath.Join(o.maps, filepath.Base(name)+".json")
-			if _, err := os.Stat(spec); errors.Is(err, os.ErrNotExist) {
-				continue
-			}
-		}
 		if mask>>j&1 == 0 {
 			continue
 		}
-		m, err := readMap(spec, ranks)
+		spec := mapSpec{"map", o.spec}
+		if o.maps != "" {
+			spec = mapSpec{"maps", filepath.Join(o.maps, filepath.Base(name)+".json")}
+			if _, err := os.Stat(spec.text); errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+		}
+		m, err := spec.one(ranks)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +193,7 @@ func persist(ctx context.Context, op *rpc.Operator, run func(*controller.Snapsho
 		}
 		if !told {
 			told = true
-			fmt.Fprintf(os.Stderr, "lightpath: trying again until a controller answers: %s\n", cli.Printable(err.Error(), ""))
+			fmt.Fprintf(os.Stderr, "lightpath: trying again until a controller answers: %s\n", printable(err.Error()))
 		}
 		select {
 		case <-ctx.Done():

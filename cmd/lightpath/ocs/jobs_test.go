@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightpath/cmd/lightpath/cli"
+	"lightpath/internal/assert"
 	"lightpath/internal/require"
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/controllertest"
@@ -20,29 +21,23 @@ func TestJobs(t *testing.T) {
 	jobs := func(args ...string) []string {
 		return append(append([]string{"jobs"}, args...), "--controller", address)
 	}
-	says := func(text string, words ...string) {
-		t.Helper()
-		for _, w := range words {
-			if !strings.Contains(text, w) {
-				t.Errorf("no %q in %s", w, text)
-			}
-		}
-	}
 	refused := func(status int, words []string, args ...string) {
 		t.Helper()
 		o := lightpath.Run(t, "", jobs(args...)...)
 		if o.Status != status || strings.Count(o.Stderr, "\n") != 1 {
 			t.Errorf("%v: %+v", args, o)
 		}
-		says(o.Stderr, words...)
+		assert.Contains(t, o.Stderr, words...)
 	}
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "p1.json"), []byte("[1,0]"), 0o600))
 
-	says(lightpath.Succeed(t, "", jobs("begin", "17", "--ports", "2,0", "--name", "train", "--maps", dir)...), "17",
+	assert.Contains(t, lightpath.Succeed(t, "", jobs("begin", "17", "--ports", "2,0", "--name", "train", "--maps",
+		dir)...), "17",
 		"train", "p0,p1",
 		"2,0", "set")
-	says(lightpath.Succeed(t, "", jobs("begin", "18", "--ports", "3", "--plane", "p1")...), "18", "its ranks move them")
+	assert.Contains(t, lightpath.Succeed(t, "", jobs("begin", "18", "--ports", "3", "--plane", "p1")...), "18",
+		"its ranks move them")
 	again := lightpath.Succeed(t, "", jobs("begin", "18", "--ports", "3", "--plane", "p1", "--json")...)
 	var begun []controller.JobSnapshot
 	if err := json.Unmarshal([]byte(again), &begun); err != nil || len(begun) != 1 || begun[0].ID != "18" {
@@ -67,7 +62,7 @@ func TestJobs(t *testing.T) {
 	refused(cli.ExitUsage, []string{"--plane", "p7"}, "begin", "19", "--ports", "1", "--plane", "p7")
 	refused(cli.ExitUsage, []string{"--plane", "empty"}, "begin", "19", "--ports", "1", "--plane", "p0,")
 	refused(cli.ExitUsage, []string{"--map", "--maps"}, "begin", "19", "--ports", "1", "--map", "dark", "--maps", dir)
-	refused(cli.ExitUsage, []string{"p1.json"}, "begin", "19", "--ports", "1", "--maps", dir)
+	refused(cli.ExitUsage, []string{"--maps " + filepath.Join(dir, "p1.json")}, "begin", "19", "--ports", "1", "--maps", dir)
 	refused(cli.ExitUsage, []string{"no file"}, "begin", "19", "--ports", "1", "--plane", "p0", "--maps", dir)
 	if o := lightpath.Run(t, "", "ocs", "set", "--plane", "p1", "--map", "ring:1", "--controller",
 		address); o.Status != cli.ExitNo {

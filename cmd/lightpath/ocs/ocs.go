@@ -6,16 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"lightpath/cmd/lightpath/cli"
-	"lightpath/internal/decode"
 	"lightpath/ocsctl/driver"
 	"lightpath/ocsctl/driver/registry"
 	"lightpath/plans/circuit"
@@ -42,8 +38,7 @@ type flags struct {
 	target        driver.Target
 	timeout       time.Duration
 	controllers   []string
-	direct        bool           // past the controller
-	given         *pflag.FlagSet // nil: the command is only for controllers
+	direct        bool // past the controller
 }
 
 // directOnly are the flags that a controller does not obey: its own file has them.
@@ -52,7 +47,6 @@ var directOnly = []string{"reply-timeout", "settle", "insecure-scpi", "user", "p
 
 func (o *flags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	o.given = fl
 	cli.FabricFlag(cmd, &o.fabric, "fabric file", "controller")
 	fl.StringVar(&o.plane, "plane", "", "name or number of the plane")
 	fl.BoolVar(&o.asJSON, "json", false, "print JSON")
@@ -79,11 +73,7 @@ func (o *flags) planes() (*fabric.Fabric, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var names []string
-	for _, p := range f.Planes {
-		names = append(names, p.Name)
-	}
-	all, err := o.selected(names)
+	all, err := o.selected(f.PlaneNames())
 	if err != nil {
 		return nil, nil, fmt.Errorf("--plane %s: %s has no such plane", o.plane, o.fabric)
 	}
@@ -121,58 +111,6 @@ func (o *flags) open(ctx context.Context, f *fabric.Fabric, plane int) (driver.S
 	return registry.Connect(ctx, f.Switch(plane), ports, o.target)
 }
 
-// readMap reads a map of n ranks: ring:K, xor:M, dark, or a file with a JSON list.
-func readMap(spec string, n int) (circuit.Permutation, error) {
-	kind, arg, _ := strings.Cut(spec, ":")
-	var p circuit.Permutation
-	switch kind {
-	case "":
-		return nil, errors.New("--map is required: ring:K, xor:M, dark, or a JSON file")
-	case "dark":
-		return circuit.AllDark(n), nil
-	case "ring", "xor":
-		k, err := strconv.Atoi(arg)
-		if err != nil || k < 0 && kind == "xor" {
-			return nil, fmt.Errorf("--map %s: %q is no number for %s", spec, arg, kind)
-		}
-		if kind == "ring" {
-			return circuit.Shift(n, k), nil
-		}
-		p = circuit.Xor(n, k)
-	default:
-		data, err := mapFile(spec)
-		if err != nil {
-			return nil, err
-		}
-		return fileMap(spec, data, n)
-	}
-	return p, validMap(spec, p, n)
-}
-
-// mapFile reads the file that --map names.
-func mapFile(spec string) ([]byte, error) {
-	data, err := cli.ReadInput("map", spec)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("--map %s: it is none of ring:K, xor:M and dark, and there is no such file", spec)
-	}
-	return data, err
-}
-
-// fileMap reads the map of n ports in a file.
-func fileMap(spec string, data []byte, n int) (p circuit.Permutation, err error) {
-	if err := decode.StrictJSON(data, &p); err != nil {
-		return nil, fmt.Errorf("--map %s: %w", spec, err)
-	}
-	return p, validMap(spec, p, n)
-}
-
-func validMap(spec string, p circuit.Permutation, n int) error {
-	if err := p.Validate(n); err != nil {
-		return fmt.Errorf("--map %s: %w", spec, err)
-	}
-	return nil
-}
-
 // planeStatus is the state of a plane's ports, as its switch reports it.
 type planeStatus struct {
 	Plane  string              `json:"plane"`
@@ -200,7 +138,7 @@ its ports. It exits with 1 if a switch cannot be read, a port has failed, or a c
 can measure light.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.dispatch(cmd.Context(), o.statusOf, o.askAll)
+			return o.dispatch(cmd, o.statusOf, o.askAll)
 		},
 	}
 	o.add(cmd)

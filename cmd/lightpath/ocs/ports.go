@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,26 +13,6 @@ import (
 	"lightpath/ocsctl/controller"
 	"lightpath/ocsctl/controller/rpc"
 )
-
-// addOperator adds the flags of commands that only controllers have.
-func (o *flags) addOperator(cmd *cobra.Command) {
-	cli.FabricFlag(cmd, &o.fabric, "fabric file: its controllers and certificates", "controller")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "most time for the whole command")
-	o.addController(cmd)
-	o.addCredentials(cmd)
-}
-
-// addOperating adds those flags and the ones of commands on a plane.
-func (o *flags) addOperating(cmd *cobra.Command) {
-	o.addOperator(cmd)
-	cmd.Flags().StringVar(&o.plane, "plane", "", "name or number of the plane")
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
-}
-
-// operate runs a command that only controllers have, within its time limit.
-func (o *flags) operate(ctx context.Context, run func(context.Context, *rpc.Operator) error) error {
-	return o.dispatch(ctx, run, func(context.Context) error { return errNoController })
-}
 
 // planePorts is the ports of a plane, for JSON.
 type planePorts struct {
@@ -51,7 +30,7 @@ baseline against which the controller compares it. A port is dim if it receives 
 Exits with 1 if a port is dim or has failed. Only real switches report ports.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.operate(cmd.Context(), o.showPorts)
+			return o.operate(cmd, o.showPorts)
 		},
 	}
 	o.addOperating(cmd)
@@ -100,10 +79,7 @@ func printPorts(w io.Writer, all []planePorts) {
 
 // portWords says what a switch and the controller know of a port.
 func portWords(p *controller.PortState) string {
-	text := printable(p.State)
-	if text == "" {
-		text = "-"
-	}
+	text := orDash(p.State)
 	if p.Failed {
 		text += ", FAILED"
 	}
@@ -123,26 +99,22 @@ func portWords(p *controller.PortState) string {
 }
 
 func newBaseline() *cobra.Command {
-	var o flags
 	var ports []int
 	var drop float64
-	cmd := &cobra.Command{
+	cmd := planeCommand(&cobra.Command{
 		Use:   "baseline --controller host:port --plane p [--port 3,7] [--drop 2]",
 		Short: "Take the present optical power of ports as their baseline",
 		Long: `Takes the power that ports receive now as their baseline: all measured ports of the plane, or those of --port.
 Do so after a fibre was cleaned or moved. The controller compares every reading with it, and the history has an event
 "dimmed" when a port receives less by its drop.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if slices.ContainsFunc(ports, func(p int) bool { return p < 0 }) {
-				return fmt.Errorf("--port %v: not a port", ports)
-			}
-			return o.command(cmd.Context(), func(ctx context.Context, op *rpc.Operator, plane int) error {
-				return op.SetBaseline(ctx, plane, ports, drop, operatorName())
-			})
-		},
-	}
-	o.addOperating(cmd)
+	}, func() error {
+		if slices.ContainsFunc(ports, func(p int) bool { return p < 0 }) {
+			return fmt.Errorf("--port %v: not a port", ports)
+		}
+		return nil
+	}, func(ctx context.Context, op *rpc.Operator, plane int) error {
+		return op.SetBaseline(ctx, plane, ports, drop, operatorName())
+	})
 	cmd.Flags().IntSliceVar(&ports, "port", nil, "only these ports")
 	cmd.Flags().Float64Var(&drop, "drop", 0,
 		"loss in dB that makes these ports dim; 0: as in the controller's file (switches.power_drop_db)")
@@ -150,46 +122,24 @@ Do so after a fibre was cleaned or moved. The controller compares every reading 
 }
 
 func newRemap() *cobra.Command {
-	var o flags
 	var port int
 	var to string
-	cmd := &cobra.Command{
+	cmd := planeCommand(&cobra.Command{
 		Use:   "remap --controller host:port --plane p --port 3 --to 17/33",
 		Short: "Move a port of a plane to a spare port of its switch",
 		Long: `Moves the port of a rank to another port of the same switch, after its fibre was moved there. The controller
 removes the circuits of the old port, makes them at the new one, verifies them, and remembers the move. The plane must
 not be in use. --to is one of the plane's spares in the fabric file, or the port that the fabric file names for this
 rank: so the port moves back. The new port has no baseline of power until it is first read.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if to == "" || port < 0 {
-				return errors.New("--port and --to are required")
-			}
-			return o.command(cmd.Context(), func(ctx context.Context, op *rpc.Operator, plane int) error {
-				return op.Remap(ctx, plane, port, to, operatorName())
-			})
-		},
-	}
-	o.addOperating(cmd)
+	}, func() error {
+		if to == "" || port < 0 {
+			return errors.New("--port and --to are required")
+		}
+		return nil
+	}, func(ctx context.Context, op *rpc.Operator, plane int) error {
+		return op.Remap(ctx, plane, port, to, operatorName())
+	})
 	cmd.Flags().IntVar(&port, "port", -1, "port of the plane: the number of the rank")
 	cmd.Flags().StringVar(&to, "to", "", "port of the switch, as the fabric file writes it")
-	return cmd
-}
-
-func newConfirm() *cobra.Command {
-	var o flags
-	cmd := &cobra.Command{
-		Use:   "confirm --controller host:port --plane p",
-		Short: "Keep a change of lightpath ocs set --confirm-within",
-		Long: `Keeps the change that set the plane, and the other planes of the same change. Without it the controller gives
-the planes their maps of before when the time is over. Exits with 1 if no change waits.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.command(cmd.Context(), func(ctx context.Context, op *rpc.Operator, plane int) error {
-				return op.Confirm(ctx, plane, operatorName())
-			})
-		},
-	}
-	o.addOperating(cmd)
 	return cmd
 }

@@ -35,7 +35,7 @@ so collectives use the circuits as they are.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", cli.InputName(path), err)
 			}
-			return o.operate(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.operate(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				return carryOut(ctx, op, f, steps)
 			})
 		},

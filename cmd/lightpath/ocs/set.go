@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,7 @@ changes the switch of one plane itself, and the controller reports drift.`,
 			if err := want.UnmarshalText([]byte(verify)); err != nil || want < driver.ReadBack {
 				return fmt.Errorf("--verify %s: not read-back, status, light or token", verify)
 			}
-			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.dispatch(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				return o.setBy(ctx, op, &f)
 			}, func(ctx context.Context) error {
 				if err := f.controllerOnly(); err != nil {
@@ -128,7 +129,7 @@ func (o *flags) visit(ctx context.Context, spec string) (*visit, error) {
 	if prober, ok := kernel.ProberOf(f); ok {
 		v.prober = prober
 	}
-	if v.wanted, err = readMap(spec, f.Ranks); err != nil {
+	if v.wanted, err = (mapSpec{"map", spec}).one(f.Ranks); err != nil {
 		return nil, err
 	}
 	if v.sw, err = o.open(ctx, f, plane); err != nil {
@@ -151,14 +152,15 @@ func printDelta(r *setReport) {
 		cli.Printf(", %d to make again", len(r.Again))
 	}
 	cli.Println()
-	for _, c := range r.Remove {
-		cli.Printf("  - %d>%d\n", c[0], c[1])
-	}
-	for _, c := range r.Add {
-		cli.Printf("  + %d>%d\n", c[0], c[1])
-	}
-	for _, c := range r.Again {
-		cli.Printf("  * %d>%d\n", c[0], c[1])
+	printCircuits(cli.Stdout, "-", r.Remove)
+	printCircuits(cli.Stdout, "+", r.Add)
+	printCircuits(cli.Stdout, "*", r.Again)
+}
+
+// printCircuits writes a line for each circuit, behind a sign.
+func printCircuits(w io.Writer, sign string, circuits [][2]int) {
+	for _, c := range circuits {
+		fmt.Fprintf(w, "  %s %d>%d\n", sign, c[0], c[1])
 	}
 }
 
@@ -203,7 +205,7 @@ func newDrift() *cobra.Command {
 nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.dispatch(cmd.Context(), func(ctx context.Context, op *rpc.Operator) error {
+			return o.dispatch(cmd, func(ctx context.Context, op *rpc.Operator) error {
 				if spec != "" {
 					return errors.New("--map is for --direct: the controller knows what it wants")
 				}

@@ -18,9 +18,10 @@ var errNoTokens = errors.New("--verify token: the planes' interfaces are not up 
 // prove sends tokens over the circuits of a plane, and records the arrived ones in the verdicts and the known circuits.
 func prove(ctx context.Context, p switches.Prober, plane int, verdicts []driver.Circuit, known *driver.Known) error {
 	var made []circuit.Pair
-	for _, v := range verdicts {
-		if v.Intended != circuit.Dark && v.Reason == "" {
-			made = append(made, circuit.Pair{From: v.In, To: v.Intended})
+	var of []*driver.Circuit // the verdicts of made
+	for i := range verdicts {
+		if v := &verdicts[i]; v.Intended != circuit.Dark && v.Reason == "" {
+			made, of = append(made, circuit.Pair{From: v.In, To: v.Intended}), append(of, v)
 		}
 	}
 	if len(made) == 0 {
@@ -34,16 +35,13 @@ func prove(ctx context.Context, p switches.Prober, plane int, verdicts []driver.
 	}
 	lost := 0
 	for i, c := range made {
-		known.Proved(c.From, i < len(through) && through[i], time.Now())
-		for k := range verdicts {
-			switch v := &verdicts[k]; {
-			case v.In != c.From:
-			case i < len(through) && through[i]:
-				v.Verified = driver.Token
-			default:
-				v.Reason = "no token came through"
-				lost++
-			}
+		arrived := i < len(through) && through[i]
+		known.Proved(c.From, arrived, time.Now())
+		if arrived {
+			of[i].Verified = driver.Token
+		} else {
+			of[i].Reason = "no token came through"
+			lost++
 		}
 	}
 	if lost > 0 {

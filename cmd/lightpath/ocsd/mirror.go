@@ -50,24 +50,14 @@ func openMirrored(file, ocs string) (*mirrored, error) {
 	if m.planes == nil {
 		return nil, fmt.Errorf("--ocs %s: %s has no planes on such a switch", ocs, file)
 	}
-	s, err := kernel.Load(kernel.Name(f))
+	s, err := kernel.LoadOn(f, "")
 	if err != nil {
 		return nil, cli.NoIf(err, kernel.Refused)
-	}
-	if s.Digest != f.Digest() {
-		return nil, cli.No(fmt.Errorf("fabric %s: %w", s.Name, kernel.ErrChanged))
 	}
 	if m.board, err = kernel.Open(s, m.planes...); err != nil {
 		return nil, cli.NoIf(err, kernel.Refused)
 	}
 	return m, nil
-}
-
-// label names the ports of a model as the fabric file does: 1A to 1B if it uses such names.
-func (m *mirrored) label(c *device.Config) {
-	if in := m.ports[0].In; in != nil && strings.HasSuffix(in[0], "A") {
-		c.In, c.Out = device.Suffixed("A"), device.Suffixed("B")
-	}
 }
 
 // cables finds the ports of the ranks on a model. Where the file gives none, which only an emulated
@@ -136,9 +126,12 @@ func (m *mirrored) initial(c device.Config) (circuit.Permutation, error) {
 	return p, nil
 }
 
-// prepare completes the configuration of the model.
+// prepare completes the configuration of the model. Its ports have the names of the fabric file: 1A to 1B if the file
+// uses such names.
 func (m *mirrored) prepare(c *device.Config) error {
-	m.label(c)
+	if in := m.ports[0].In; in != nil && strings.HasSuffix(in[0], "A") {
+		c.In, c.Out = device.Suffixed("A"), device.Suffixed("B")
+	}
 	if o := m.fabric.Switch(m.planes[0]); c.Preset == "" {
 		c.Delays = &device.Delays{Min: o.Reconfig, Max: o.Reconfig, PerCircuit: o.ReconfigPerPort}
 	}

@@ -195,7 +195,7 @@ func TestOperatorMovesPackets(t *testing.T) {
 	if !ok {
 		t.Fatal("the fabric is not up")
 	}
-	d, err := switchDevice(f, nil, fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, prober, 1,
+	d, err := switchDevice(f, portsOf(f), fabric.SwitchesConfig{Verify: "token", DriftInterval: 50 * time.Millisecond}, prober, 1,
 		nil)
 	require.NoError(t, err)
 	defer func() {

@@ -65,6 +65,7 @@ type service struct {
 	config string // file
 	plans  string // directory, "" for none
 	log    *slog.Logger
+	data   dataPlane
 	page   atomic.Pointer[web.Server] // nil without HTTP
 }
 
@@ -86,12 +87,12 @@ func (s *service) run(ctx context.Context) error {
 	}
 	defer cli.HangUp(store)
 	group, ctx := errgroup.WithContext(ctx)
-	data := s.dataPlane()
+	s.data = s.dataPlane()
 	runner, err := lead.New(lead.Options{
 		Name: s.o.Name, Address: s.o.Listen, Store: store, Ports: s.f.Ranks, Planes: len(s.f.Planes), Logger: s.log,
-		Build: data.build, OnLeader: s.serveLocal(data),
+		Build: s.data.build, OnLeader: s.serveLocal,
 		OnEnd: func() {
-			if err := data.close(); err != nil {
+			if err := s.data.close(); err != nil {
 				s.log.Warn("planes", "error", err)
 			}
 		},
@@ -99,18 +100,14 @@ func (s *service) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.serveHTTP(ctx, group, runner, store, data); err != nil {
+	if err := s.serveHTTP(ctx, group, runner, store); err != nil {
 		return err
 	}
 	if err := s.serveRPC(ctx, group, runner, store); err != nil {
 		return err
 	}
 	// A standby is ready, too: the service manager must not wait until it is in charge.
-	standby := time.AfterFunc(standbyAfter, func() {
-		if err := cli.Notify(cli.Ready); err != nil {
-			s.log.Warn("service manager", "error", err)
-		}
-	})
+	standby := time.AfterFunc(standbyAfter, s.ready)
 	defer standby.Stop()
 	group.Go(func() error { return runner.Run(ctx) })
 	err = group.Wait()
@@ -118,7 +115,7 @@ func (s *service) run(ctx context.Context) error {
 		err = fmt.Errorf("%w; name another journal.dir or prefix, or move this one away: what it says of planes is "+
 			"lost with it", err)
 	}
-	return errors.Join(err, cli.Notify(cli.Stopping), data.close())
+	return errors.Join(err, cli.Notify(cli.Stopping), s.data.close())
 }
 
 // openStore opens the journal, which outlives this process.
@@ -158,15 +155,20 @@ func defaultJournal(config string) string {
 	return strings.TrimSuffix(config, filepath.Ext(config)) + ".journal"
 }
 
-// serveLocal returns a function that serves a core to the ranks of this host.
-func (s *service) serveLocal(data dataPlane) func(*controller.Core) (func(), error) {
-	return func(core *controller.Core) (func(), error) {
-		stop, err := data.serve(core)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(os.Stderr, "ocsd: %d ports, %d planes, on %s\n", s.f.Ranks, len(s.f.Planes), s.where())
-		return stop, cli.Notify(cli.Ready)
+// serveLocal serves a core to the ranks of this host.
+func (s *service) serveLocal(core *controller.Core) (stop func(), err error) {
+	if stop, err = s.data.serve(core); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(os.Stderr, "ocsd: %d ports, %d planes, on %s\n", s.f.Ranks, len(s.f.Planes), s.where())
+	s.ready()
+	return stop, nil
+}
+
+// ready tells the service manager that this controller serves. A manager that does not hear it is no reason to end.
+func (s *service) ready() {
+	if err := cli.Notify(cli.Ready); err != nil {
+		s.log.Warn("service manager", "error", err)
 	}
 }
 
@@ -234,16 +236,13 @@ func (s *service) serveRPC(ctx context.Context, group *errgroup.Group, r *lead.R
 }
 
 // serveHTTP serves the page and metrics.
-func (s *service) serveHTTP(ctx context.Context, group *errgroup.Group, r *lead.Runner, h controller.History,
-	data dataPlane) error {
+func (s *service) serveHTTP(ctx context.Context, group *errgroup.Group, r *lead.Runner, h controller.History) error {
 	if s.o.HTTP == "" {
 		return nil
 	}
-	o := web.Options{Name: s.o.Name, Version: shim.Version, Controller: r.Controller, History: h.History}
-	for _, p := range s.f.Planes {
-		o.Planes = append(o.Planes, p.Name)
-	}
-	if real, ok := data.(*realPlane); ok {
+	o := web.Options{Name: s.o.Name, Version: shim.Version, Planes: s.f.PlaneNames(), Controller: r.Controller,
+		History: h.History}
+	if real, ok := s.data.(*realPlane); ok {
 		o.Switches = real.seen
 	}
 	if s.plans != "" {

@@ -13,9 +13,9 @@ import (
 	"lightpath/plans/fabric"
 )
 
-// switchDevice is the controller's device of a fabric whose planes are on real switches. prober verifies to
-// driver.Token; tables holds the ports of each plane, by rank; nil: those of the file. prober is nil where nothing can.
-// token is the controller's fencing token.
+// switchDevice is the controller's device of a fabric whose planes are on real switches. tables holds the
+// ports of each plane, by rank. prober verifies to driver.Token; it is nil if nothing can. token is the controller's
+// fencing token.
 func switchDevice(f *fabric.Fabric, tables [][]string, c fabric.SwitchesConfig, prober switches.Prober, token uint64,
 	log *slog.Logger) (*switches.Device, error) {
 	config := switches.Config{Prober: prober, Token: token, Logger: log, DriftInterval: c.DriftInterval,
@@ -27,10 +27,7 @@ func switchDevice(f *fabric.Fabric, tables [][]string, c fabric.SwitchesConfig, 
 	}
 	byName := make(map[string]*fabric.OCS)
 	for j, p := range f.Planes {
-		labels := p.Ports
-		if tables != nil {
-			labels = tables[j]
-		}
+		labels := tables[j]
 		sw := f.Switch(j)
 		ports, err := registry.Ports(sw, labels)
 		if err == nil {

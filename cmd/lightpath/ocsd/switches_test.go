@@ -21,7 +21,7 @@ func TestSwitchDevice(t *testing.T) {
 	f, err := fabric.Decode([]byte(strings.Replace(text, `{0: "1", 1: "2", 2: "3", 3: "4"}`,
 		`{0: "1/9", 1: "2/10", 2: "3/11", 3: "4/12"}`, 1)))
 	require.NoError(t, err)
-	d, err := switchDevice(f, nil, fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute,
+	d, err := switchDevice(f, portsOf(f), fabric.SwitchesConfig{Verify: "status", ReplyTimeout: time.Minute,
 		DriftInterval: 50 * time.Millisecond}, nil, 1, nil)
 	require.NoError(t, err)
 	settled := make(chan int, 64)
@@ -57,7 +57,7 @@ func TestSwitchDevice(t *testing.T) {
 	if f, err = fabric.Load(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := switchDevice(f, nil, fabric.SwitchesConfig{}, nil, 0, nil); err == nil ||
+	if _, err := switchDevice(f, portsOf(f), fabric.SwitchesConfig{}, nil, 0, nil); err == nil ||
 		!strings.Contains(err.Error(), "in/out") {
 		t.Errorf("mixed ports: %v", err)
 	}
@@ -67,14 +67,22 @@ func TestSwitchDevice(t *testing.T) {
 		fabric.DriverPolatis: `plane p0: port "9/17"`,
 	} {
 		f.OCS[0].Driver = driver
-		_, err := switchDevice(f, nil, fabric.SwitchesConfig{}, nil, 0, nil)
+		_, err := switchDevice(f, portsOf(f), fabric.SwitchesConfig{}, nil, 0, nil)
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
 	f.OCS[0].Driver, f.Planes[0].Spares = fabric.DriverPolatis, nil
-	if _, err := switchDevice(f, nil, fabric.SwitchesConfig{Verify: "prayer"}, nil, 0, nil); err == nil ||
+	if _, err := switchDevice(f, portsOf(f), fabric.SwitchesConfig{Verify: "prayer"}, nil, 0, nil); err == nil ||
 		!strings.Contains(err.Error(), "switches.verify") {
 		t.Errorf("verify: %v", err)
 	}
+}
+
+// portsOf returns the ports that a fabric file gives to its planes.
+func portsOf(f *fabric.Fabric) (tables [][]string) {
+	for _, p := range f.Planes {
+		tables = append(tables, p.Ports)
+	}
+	return tables
 }

@@ -20,46 +20,32 @@ import (
 
 // design chooses the algorithm along with the plan, and writes the plan.
 func (f *problemFlags) design(cmd *cobra.Command, pf *planFlags) error {
-	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "ranks", "bytes"),
-		cli.AtLeast("--ranks", f.ranks, 1), cli.Within("--root", f.root, 0, f.ranks-1)); err != nil {
+	c, bytes, template, err := f.call(cmd, "collective", "ranks", "bytes")
+	if err != nil {
 		return err
 	}
 	if f.initial == "first" {
 		return errors.New("--initial: first needs an --algorithm, whose first step it is")
 	}
-	if err := cmp.Or(cli.Positive("--time-limit", pf.limit), cli.CheckOutput("out", pf.out)); err != nil {
-		return err
-	}
-	c, bytes, err := f.call()
-	if err != nil {
-		return err
-	}
-	template, err := f.template(cmd)
-	if err != nil {
-		return err
-	}
-	if err := f.setInitial(template); err != nil {
+	if err := cmp.Or(cli.CheckPlanner(pf.planner), f.setInitial(template)); err != nil {
 		return err
 	}
 	if f.pods != nil {
 		fmt.Fprintln(os.Stderr, "pods of the fabric count only with an --algorithm, whose parts they arrange")
 	}
-	ctx, cancel := cli.Limited(cmd, pf.limit)
-	defer cancel()
-	stop := cli.Waiting(fmt.Sprintf("planning, at most %v", pf.limit))
-	choice, err := codesign.Choose(ctx, codesign.Request{
-		Collective: c, Ranks: f.ranks, Root: f.root, Bytes: float64(bytes), Fabric: template, Planner: pf.planner,
-		Options: planner.Options{TimeLimit: pf.limit, Seed: pf.seed},
+	return pf.search(cmd, func(ctx context.Context) (*plans.Problem, *plans.Plan, error) {
+		stop := pf.waiting()
+		choice, err := codesign.Choose(ctx, codesign.Request{
+			Collective: c, Ranks: f.ranks, Root: f.root, Bytes: bytes, Fabric: template, Planner: pf.planner,
+			Options: planner.Options{TimeLimit: pf.limit, Seed: pf.seed},
+		})
+		stop()
+		if err != nil {
+			return nil, nil, err
+		}
+		printConsidered(os.Stderr, choice)
+		return choice.Problem, choice.Plan, nil
 	})
-	stop()
-	switch {
-	case errors.Is(err, planner.ErrInfeasible):
-		return cli.No(err)
-	case err != nil:
-		return cli.NoResult(ctx, err)
-	}
-	printConsidered(os.Stderr, choice)
-	return cli.Deliver(ctx, "plan", func() error { return pf.write(ctx, choice.Problem, choice.Plan) })
 }
 
 // sampled is how many of the sizes are used to choose an algorithm.

@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,23 +54,32 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	f.form.register(fl)
 }
 
-// solve plans a problem and writes the plan, sealed with its digest.
+// solve plans a problem and writes the plan.
 func (f *planFlags) solve(cmd *cobra.Command, read func() (*plans.Problem, error)) error {
-	if err := cli.Positive("--time-limit", f.limit); err != nil {
-		return err
-	}
-	if err := cli.CheckOutput("out", f.out); err != nil {
+	return f.search(cmd, func(ctx context.Context) (*plans.Problem, *plans.Plan, error) {
+		p, err := read()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer f.waiting()()
+		plan, err := planner.Solve(ctx, f.planner, p, f.options(ctx, p))
+		return p, plan, err
+	})
+}
+
+// waiting shows on a terminal that the search runs, until the caller calls stop.
+func (f *planFlags) waiting() (stop func()) {
+	return cli.Waiting(fmt.Sprintf("planning, at most %v", f.limit))
+}
+
+// search calls find, which plans a problem within the time limit, and writes the plan, sealed with its digest.
+func (f *planFlags) search(cmd *cobra.Command, find func(context.Context) (*plans.Problem, *plans.Plan, error)) error {
+	if err := cmp.Or(cli.Positive("--time-limit", f.limit), cli.CheckOutput("out", f.out)); err != nil {
 		return err
 	}
 	ctx, cancel := cli.Limited(cmd, f.limit)
 	defer cancel()
-	p, err := read()
-	if err != nil {
-		return err
-	}
-	stop := cli.Waiting(fmt.Sprintf("planning, at most %v", f.limit))
-	plan, err := planner.Solve(ctx, f.planner, p, f.options(ctx, p))
-	stop()
+	p, plan, err := find(ctx)
 	switch {
 	case errors.Is(err, planner.ErrInfeasible):
 		return cli.No(err)
@@ -194,10 +204,7 @@ func newCheck() *cobra.Command {
 			}
 			report, err := verify(p, plan)
 			if err != nil {
-				if asJSON {
-					return errors.Join(cli.No(err), cli.PrintJSON(map[string]any{"feasible": false, "reason": err.Error()}))
-				}
-				return cli.No(err)
+				return cli.Infeasible(err, asJSON)
 			}
 			if asJSON {
 				return cli.PrintJSON(map[string]any{

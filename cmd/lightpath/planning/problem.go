@@ -64,18 +64,10 @@ func (f *problemFlags) register(cmd *cobra.Command) {
 
 // problem builds the schedule and states its problem.
 func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
-	if err := cmp.Or(cli.Required(cmd.Flags(), "collective", "algorithm", "ranks", "bytes"),
-		cli.AtLeast("--ranks", f.ranks, 1), cli.Within("--root", f.root, 0, f.ranks-1)); err != nil {
-		return nil, err
-	}
 	if f.algorithm == "auto" {
 		return nil, errors.New("--algorithm: auto is for plan build, which says what it chose")
 	}
-	c, bytes, err := f.call()
-	if err != nil {
-		return nil, err
-	}
-	template, err := f.template(cmd)
+	c, bytes, template, err := f.call(cmd, "collective", "algorithm", "ranks", "bytes")
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +75,7 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	if !strings.HasPrefix(algorithm, msccl.Prefix) {
 		algorithm = dispatch.Arrange(c, algorithm, f.pods, true)
 	}
-	p, err := msccl.ProblemOf(c, algorithm, f.ranks, f.root, float64(bytes), template, schedule.Disjoint)
+	p, err := msccl.ProblemOf(c, algorithm, f.ranks, f.root, bytes, template, schedule.Disjoint)
 	if err != nil {
 		return nil, fmt.Errorf("--algorithm: %w", err)
 	}
@@ -93,17 +85,22 @@ func (f *problemFlags) problem(cmd *cobra.Command) (*plans.Problem, error) {
 	return p, p.Validate()
 }
 
-// call returns the collective and the size of its calls.
-func (f *problemFlags) call() (schedule.Collective, int64, error) {
-	c, err := schedule.ParseCollective(f.collective)
-	if err != nil {
-		return 0, 0, fmt.Errorf("--collective: %w", err)
+// call returns the collective, the size of its calls, and a problem without steps that has the costs of the fabric.
+func (f *problemFlags) call(cmd *cobra.Command, required ...string) (c schedule.Collective, bytes float64,
+	template *plans.Problem, err error) {
+	if err = cmp.Or(cli.Required(cmd.Flags(), required...), cli.AtLeast("--ranks", f.ranks, 1),
+		cli.Within("--root", f.root, 0, f.ranks-1)); err != nil {
+		return 0, 0, nil, err
 	}
-	bytes, err := bench.ParseBytes(f.bytes)
-	if err != nil {
-		return 0, 0, fmt.Errorf("--bytes: %w", err)
+	if c, err = schedule.ParseCollective(f.collective); err != nil {
+		return 0, 0, nil, fmt.Errorf("--collective: %w", err)
 	}
-	return c, bytes, nil
+	size, err := bench.ParseBytes(f.bytes)
+	if err != nil {
+		return 0, 0, nil, fmt.Errorf("--bytes: %w", err)
+	}
+	template, err = f.template(cmd)
+	return c, float64(size), template, err
 }
 
 func (f *problemFlags) setInitial(p *plans.Problem) error {

@@ -116,9 +116,14 @@ func TestProblemRules(t *testing.T) {
 	}
 }
 
-// TestProblemFlagsRefused: numbers far outside their bounds are refused before a map is made for each plane.
+// TestProblemFlagsRefused: numbers far outside their bounds are refused before a map is made for each plane, and an
+// unknown planner under the name of its flag.
 func TestProblemFlagsRefused(t *testing.T) {
 	call := []string{"--collective", "allreduce", "--bytes", "1M"}
+	for _, more := range [][]string{nil, {"--algorithm", "ring"}} {
+		lightpath.Refuse(t, "", []string{"lightpath: --planner: ", "prayer"},
+			slices.Concat([]string{"plan", "build", "--ranks", "4", "--planner", "prayer"}, call, more)...)
+	}
 	for _, command := range [][]string{{"build"}, {"build", "--algorithm", "ring"}, {"problem", "--algorithm", "ring"}} {
 		for flag, numbers := range map[string][]string{
 			"ranks": {"100000000000", "9223372036854775807"}, "planes": {"-1", "0", "65", "9223372036854775807"},

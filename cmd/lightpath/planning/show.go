@@ -12,47 +12,35 @@ import (
 
 func newShow() *cobra.Command {
 	var planPath, in string
-	var drawn cli.Pictures
-	var asJSON bool
+	var shown cli.Pictures
 	cmd := &cobra.Command{
 		Use:   "show --plan plan.json [--svg f.svg] [--html f.html] [--trace f.json]",
 		Short: "Draw a plan's timeline, or print it",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			plan, err := cli.DecodeInput("plan", planPath, plans.DecodePlan)
+			var plan *plans.Plan
+			var o render.Options
+			var err error
+			if in == "" {
+				plan, err = cli.DecodeInput("plan", planPath, plans.DecodePlan)
+			} else {
+				o.Problem, plan, err = readPair(in, planPath)
+			}
 			if err != nil {
 				return err
 			}
-			var o render.Options
 			if in != "" {
-				if o.Problem, err = cli.DecodeInput("in", in, plans.DecodeProblem); err != nil {
-					return err
-				}
 				if _, err := verify(o.Problem, plan); err != nil {
 					return fmt.Errorf("--in: %s is not the problem of this plan: %w", cli.InputName(in), err)
 				}
 			}
-			if err := drawn.Draw(plan, o); err != nil {
-				return err
-			}
-			if asJSON {
-				text, err := plans.EncodePlan(plan)
-				if err != nil {
-					return err
-				}
-				return cli.WriteOutput("json", "-", text)
-			}
-			if !drawn.OnOutput() {
-				printPlan(plan)
-			}
-			return nil
+			return shown.Show(plan, o, func() ([]byte, error) { return plans.EncodePlan(plan) }, func() { printPlan(plan) })
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&planPath, "plan", "", "plan file (- for standard input)")
 	fl.StringVar(&in, "in", "", "problem file, for the names of the steps")
-	drawn.Register(fl)
-	fl.BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	shown.Register(fl)
 	return cmd
 }
 

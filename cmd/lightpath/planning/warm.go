@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"lightpath/collectives/schedule/msccl"
 	"lightpath/plans/cache"
 	"lightpath/plans/fabric"
-	"lightpath/plans/planner"
 	"lightpath/shim/planning"
 	"lightpath/shim/settings"
 )
@@ -53,8 +51,7 @@ func newCacheWarm(open func() (*cache.Cache, error)) *cobra.Command {
 fabric, with the environment in the last line of the output. The command keeps existing plans. Sizes share a
 plan if that costs at most LIGHTPATH_PLAN_TOLERANCE (1 %). So few sizes are planned, and sizes between the
 given ones are covered too. Exits 1 if a call has no plan; jobs run such a call on packet planes.`,
-		Example: "  lightpath plan cache warm --fabric fabric.yaml --collective allreduce,alltoall --bytes 64K,1M..64M",
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := f.parse(cmd)
 			if err != nil {
@@ -101,8 +98,8 @@ func (f *warmFlags) parse(cmd *cobra.Command) (*warming, error) {
 		return nil, fmt.Errorf("--ranks: %d on a fabric of %d; at least 2 are needed", w.ranks, w.fabric.Ranks)
 	}
 	if f.planner != "" {
-		if !slices.Contains(planner.Names(), f.planner) {
-			return nil, fmt.Errorf("--planner: %q is none of %s", f.planner, strings.Join(planner.Names(), ", "))
+		if err := cli.CheckPlanner(f.planner); err != nil {
+			return nil, err
 		}
 		cfg.Plan.Planner = f.planner
 		w.hints = append(w.hints, "LIGHTPATH_PLANNER="+f.planner)
@@ -202,15 +199,11 @@ type warmRow struct {
 
 // run plans the missing plans and reports every call.
 func (w *warming) run(cmd *cobra.Command, c *cache.Cache, asJSON bool) error {
-	progress := func(plannings int) {
-		if cli.IsTerminal(os.Stderr) {
-			fmt.Fprintf(os.Stderr, "\r%d calls, %d plans made", len(w.calls), plannings)
-		}
-	}
-	made, err := planning.Warm(cmd.Context(), w.config, w.fabric, w.ranks, w.calls, c, progress)
-	if cli.IsTerminal(os.Stderr) {
-		fmt.Fprint(os.Stderr, "\r\033[K")
-	}
+	show := cli.CountLine()
+	made, err := planning.Warm(cmd.Context(), w.config, w.fabric, w.ranks, w.calls, c, func(plannings int) {
+		show("%d calls, %d plans made", len(w.calls), plannings)
+	})
+	show("")
 	if err != nil {
 		return err
 	}

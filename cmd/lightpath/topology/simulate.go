@@ -177,13 +177,11 @@ func (f *simulateFlags) readJobs() ([]cluster.Job, error) {
 		}
 		return jobs, nil
 	}
-	text, err := cli.ReadInput("trace", f.trace)
+	trace, err := cli.DecodeInput("trace", f.trace, func(text []byte) (*cluster.Trace, error) {
+		return cluster.ReadTrace(bytes.NewReader(text), f.gpus)
+	})
 	if err != nil {
 		return nil, err
-	}
-	trace, err := cluster.ReadTrace(bytes.NewReader(text), f.gpus)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cli.InputName(f.trace), err)
 	}
 	jobs := trace.Jobs
 	if len(jobs) == 0 {

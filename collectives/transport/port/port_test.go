@@ -318,7 +318,8 @@ func TestBubbleRule(t *testing.T) {
 	if ok, err := p.Forward(9); !ok || err != nil {
 		t.Fatalf("Forward with one slot free: %v, %v", ok, err)
 	}
-	b, tag, err := l.tx[1][0].PeekAt(1)
+	l.tx[1][0].Release() // the frame of TrySend
+	b, tag, err := l.tx[1][0].Peek()
 	var out wire.Header
 	if err != nil || tag != 9 || wire.Decode(b, &out) != nil || out.Epoch != 9 || out.Src != 0 || out.Dst != 2 {
 		t.Errorf("forwarded %+v with tag %d, %v", out, tag, err)

@@ -12,6 +12,12 @@ import (
 	"lightpath/plans/delta/train"
 )
 
+// Values of facts that no file contains, unless a flag gives another.
+const (
+	DefaultGbps    = 400 // Gb/s of a NIC and of a circuit
+	DefaultScaleUp = 360 // GB/s that a GPU reaches within its pod
+)
+
 // Import describes a job's files: their form, and the facts that they lack.
 type Import struct {
 	Format, Name      string
