@@ -384,6 +384,7 @@ def works():
 def waiting():
     """Only a caller of torch's functions that waits at once runs its call itself."""
     submit, group, asked = Engine.submit, dist.distributed_c10d._get_default_group(), []
+    me, size = dist.get_rank(), dist.get_world_size()
 
     def recorded(self, call, outputs, waits=False):
         asked.append(waits)
@@ -393,9 +394,10 @@ def waiting():
         dist.all_reduce(tensor := torch.ones(1))
         dist.broadcast(tensor, 0)
         dist.barrier()
+        dist.reduce_scatter(torch.ones(me + 1), [torch.ones(r + 1) for r in range(size)])
         dist.all_reduce(tensor, async_op=True).wait()
         group.allreduce([tensor]).wait()
-    assert asked == [True, True, True, False, False], asked
+    assert asked == [True, True, True, True, False, False], asked
 
 
 def groups():

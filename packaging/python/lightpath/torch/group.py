@@ -41,9 +41,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
         self._sequence = self._barriers = 0
         self._group_name = self._description = ""
-        self._coalescing: list[tuple[Call, Sequence[Any]]] | None = (
-            None  # calls between _start_coalescing and _end_coalescing
-        )
+        # Calls between _start_coalescing and _end_coalescing.
+        self._coalescing: list[tuple[Call, Sequence[Any]]] | None = None
         self._nccl = library()
         # The library reads its environment when the core loads: the first group of a process decides.
         os.environ.setdefault("LIGHTPATH_TIMEOUT", f"{max(1, int(timeout.total_seconds()))}s")
@@ -245,28 +244,22 @@ class LightpathProcessGroup(dist.ProcessGroup):
         (output,), (given,) = outputs, inputs
         op, parts = t.premultiplied(opts.reduceOp, *given)
         if len({p.numel() for p in parts}) > 1 and not t.bitwise(output, op):
-            return self._reduce_scatter_uneven(output, parts, op)
+            return self._reduce_scatter_uneven(output, parts, op, opts)
         source = Source(*parts)
         function, target = self._reduce_scatter(output, source, op)
         return self._submit([function], outputs, source, target, opts=opts)
 
-    def _reduce_scatter_uneven(self, output: Tensor, parts: Sequence[Tensor], op: Any) -> Work | None:
+    def _reduce_scatter_uneven(self, output: Tensor, parts: Sequence[Tensor], op: Any, opts: Any) -> Work | None:
         self._check_parts("reduce_scatter", parts, output)
         dtype, number = t.reduction(output, op)
         target, sources = Target(output), [Source(p) for p in parts]
-        functions = [
-            (
-                self._nccl.ncclReduce,
-                s.pointer,
-                target.pointer if r == self._rank else None,
-                s.memory.numel(),
-                dtype,
-                number,
-                r,
+        functions = []
+        for root, source in enumerate(sources):
+            result = target.pointer if root == self._rank else None
+            functions.append(
+                (self._nccl.ncclReduce, source.pointer, result, source.memory.numel(), dtype, number, root)
             )
-            for r, s in enumerate(sources)
-        ]
-        return self._submit(functions, [output], target, *sources, title="reduce_scatter")
+        return self._submit(functions, [output], target, *sources, opts=opts, title="reduce_scatter")
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work | None:
         return self.reduce_scatter_single_coalesced([output], [source], opts)
@@ -397,10 +390,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
             function = (self._nccl.ncclAlltoAll, sent.pointer, received.pointer, count // self._size, dtype)
             return self._submit([function], [output], sent, received, opts=opts)
         sends = sent.memory.split(self._rows(source, input_splits))
-        receives = received.memory.split(self._rows(output, output_splits)) if received.direct else None
-        if receives is None:  # staged memory is flat
-            row = output[0].numel() if len(output) else 0
-            receives = received.memory.split([r * row for r in self._rows(output, output_splits)])
+        # Memory that is not direct is flat.
+        receives = received.memory.view(output.shape).split(self._rows(output, output_splits))
         functions = self._exchange(sends, receives)
         return self._submit(functions, [output], sent, received, opts=opts, title="all_to_all")
 
