@@ -192,7 +192,7 @@ def main(argv=None):
     torch.set_num_threads(1)
     if args.device == "cuda":
         torch.cuda.set_device(0)
-    # The group for what is not measured. Gloo, as everybody has it; training has groups of its own.
+    # The default group synchronizes ranks and adds results up. Each way trains over a group of its own.
     dist.init_process_group("gloo")
     results = train(args)
     if dist.get_rank() == 0:
