@@ -12,7 +12,7 @@ import launch
 import torch
 import torch.distributed as dist
 from lightpath.torch.engine import Engine
-from lightpath.torch.work import _kept
+from lightpath.torch.work import Work, _kept
 
 REDUCED = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64,
@@ -365,6 +365,9 @@ def works():
     dist.all_reduce(first, async_op=True).get_future().then(waits).wait()
     for tensor_of_callback in (first, second, third):
         same(tensor_of_callback, torch.full_like(tensor_of_callback, float(dist.get_world_size())))
+    alone = Work(None, [])  # no engine helps it
+    threading.Timer(0.01, alone.complete).start()
+    assert alone.wait() and alone.is_completed()
     objects = [None] * dist.get_world_size()
     dist.all_gather_object(objects, {"rank": dist.get_rank()})
     assert objects == [{"rank": r} for r in range(dist.get_world_size())]
