@@ -297,8 +297,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return (self._nccl.ncclAllGather, source.pointer, target.pointer, count, dtype), source
 
     def _check_parts(self, call: str, parts: Sequence[Tensor], own: Tensor, equal: bool = False) -> None:
-        """Raises unless there is a part for each rank, and this rank's has the size of its own tensor. equal: unless all
-        parts have that size."""
+        """Raises unless each rank has a part, and that of this rank the size of its own tensor. equal: all parts must
+        have that size."""
         sizes = [p.numel() for p in parts]
         if len(sizes) != self._size or any(n != own.numel() for n in (sizes if equal else [sizes[self._rank]])):
             raise ValueError(
