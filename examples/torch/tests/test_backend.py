@@ -403,6 +403,22 @@ def waiting():
     assert asked == [True, True, True, True, False, False], asked
 
 
+def titles():
+    """Calls have their own names in a profile, whatever functions of the library make them."""
+    submit, size, titles = Engine.submit, dist.get_world_size(), []
+
+    def recorded(self, call, *rest):
+        titles.append(call.title)
+        return submit(self, call, *rest)
+
+    with unittest.mock.patch.object(Engine, "submit", recorded):
+        for op in (dist.ReduceOp.SUM, dist.ReduceOp.BAND):
+            dist.all_reduce(bits := torch.ones(1, dtype=torch.int32), op)
+            dist.reduce(bits, 0, op)
+            dist.reduce_scatter(bits.clone(), [bits] * size, op)
+    assert titles == ["all_reduce", "reduce", "reduce_scatter"] * 2, titles
+
+
 def groups():
     """Groups of some of the ranks, made by all."""
     me, size = dist.get_rank(), dist.get_world_size()
@@ -453,7 +469,7 @@ def root(rank):
 
 EVERYTHING = (
     "reductions", "copies", "lazy", "default_device", "exchanges", "flat", "sparse", "short_forms", "coalesced",
-    "messages", "threads", "works", "waiting", "groups", "mistakes",
+    "messages", "threads", "works", "waiting", "titles", "groups", "mistakes",
 )  # fmt: skip
 
 

@@ -178,7 +178,7 @@ def interrupted():
     def function(*_):
         raise KeyboardInterrupt
 
-    work = engine.submit(Call([(function,)], [], title="interrupted"), [], waits=True)
+    work = engine.submit(Call("interrupted", [(function,)], []), [], waits=True)
     try:
         work.wait()
     except KeyboardInterrupt:

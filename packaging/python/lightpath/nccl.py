@@ -84,5 +84,4 @@ class Nccl:
                 text = self.lib.ncclGetErrorString(code).decode()
                 raise NcclError(f"{name}: {text}: {self.lib.ncclGetLastError(None).decode()}")
 
-        call.__name__ = name
         return call
