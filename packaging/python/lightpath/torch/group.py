@@ -21,7 +21,7 @@ from .call import Call, Function
 from .engine import Engine, library, limit_of
 from .forms import short_form, waits
 from .loop import Loop
-from .rendezvous import check_left, leave, meet, offer_id, take_id
+from .rendezvous import Meeting, check_left, leave, meet
 from .tensors import Combined, Source, Target
 from .work import Work
 
@@ -62,9 +62,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return cls(store, rank, size, timeout)
 
     def _exchange_id(self, closing: threading.Event) -> bytes:
+        meeting = Meeting(self._store, self._timeout, closing)
         if self._rank == 0:
-            return offer_id(self._store, "id", range(1, self._size), self._timeout, closing)
-        return take_id(self._store, "id", self._rank, 0, self._timeout, closing)
+            return meeting.offer("id", range(1, self._size))
+        return meeting.take("id", self._rank, 0)
 
     # Names and numbers.
 
@@ -479,7 +480,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             group.check()  # a peer that has died never comes
             check_left(self._store, group.uid, peer)
 
-        name = "messages/" + "/".join(map(str, key))
+        name, meeting = "messages/" + "/".join(map(str, key)), Meeting(self._store, self._timeout, closing, check)
         if source == self._rank:
-            return offer_id(self._store, name, [destination], self._timeout, closing, check=check)
-        return take_id(self._store, name, destination, source, self._timeout, closing, check)
+            return meeting.offer(name, [destination])
+        return meeting.take(name, destination, source)
