@@ -47,6 +47,7 @@ test-packages: packages .tools/gotestsum ## install, upgrade and remove the pack
 .PHONY: wheel test-wheel
 
 wheel: .tools/python/bin/mypy ## the Python wheel and its source distribution, into dist/
+	@rm -f dist/lightpath-*
 	.tools/python/bin/pyproject-build --outdir dist packaging/python
 
 .tools/python/bin/mypy:
