@@ -165,16 +165,16 @@ gpu-kit: build $(GPU_PARTS) ## what gpu-check needs where there is no Go, into b
 	bench/gpu/kit.sh build/gpu-kit.tar.xz
 
 FIGURES_OUT ?= figures
+# Draws the figures of a part of figure --list.
+DRAW = while read -r paper name _; do bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT); done
 figures: bin/lightpath ## the papers' figures as CSV, SVG and PNG into figures/
-	@set -e; bin/lightpath figure --list | while read -r paper name _; do \
-	  case "$$paper" in lightpath) ;; *) bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT);; esac; done
+	@set -e; bin/lightpath figure --list | grep -v '^lightpath ' | $(DRAW)
 
 reference: ## the generated pages of docs/: commands and environment variables
 	$(GO) run ./cmd/lightpath reference docs
 
 bench-planning: bin/lightpath ## planners beside the papers and CBC, on an idle machine, into figures/
-	@set -e; bin/lightpath figure --list | while read -r paper name _; do \
-	  case "$$paper" in lightpath) bin/lightpath figure "$$paper" "$${name%:}" --out $(FIGURES_OUT);; esac; done
+	@set -e; bin/lightpath figure --list | grep '^lightpath ' | $(DRAW)
 
 clean: ## remove what was built
 	rm -rf bin lib include build dist

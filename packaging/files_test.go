@@ -197,6 +197,29 @@ func TestContainerfile(t *testing.T) {
 	}
 }
 
+// TestContainerTools: the tools find their files where the Containerfile puts them.
+func TestContainerTools(t *testing.T) {
+	r := &target{t, t.TempDir()}
+	built := strings.NewReplacer("/out/", root+"/bin/", "/src/", root+"/")
+	copied := regexp.MustCompile(`(?m)^COPY --from=build (.+) (\S+)$`).FindAllStringSubmatch(
+		read(t, "container/Containerfile"), -1)
+	for _, m := range copied {
+		if err := os.MkdirAll(filepath.Dir(r.dir+m[2]), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for source := range strings.FieldsSeq(built.Replace(m[1])) {
+			if _, err := os.Stat(source); err != nil {
+				t.Skipf("there is no %s: make builds it", source)
+			}
+			if strings.HasSuffix(source, "/") {
+				source += "."
+			}
+			output(t, nil, "cp", "-a", source, r.dir+m[2])
+		}
+	}
+	r.doctor(r.path("usr/bin/lightpath"))
+}
+
 // TestPythonVersion: the Python package has Lightpath's version.
 func TestPythonVersion(t *testing.T) {
 	data, err := os.ReadFile("python/pyproject.toml")

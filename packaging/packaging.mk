@@ -11,7 +11,7 @@ STAGE := build/package
 # Files of a package are as old as the commit, so that one commit makes one package.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
-PACKAGED := $(shell find packaging -type f ! -name '*.go' ! -name '*.mk') $(wildcard docs/*.md docs/schema/*.json) LICENSE CHANGELOG.md
+PACKAGED := $(wildcard packaging/deb/* packaging/etc/* packaging/systemd/* docs/*.md docs/schema/*.json examples/slurm/*)
 
 .PHONY: packages test-packages
 
@@ -25,11 +25,13 @@ dist/.made: $(STAGE)/.made $(NFPM) $(PACKAGED)
 	@touch $@
 
 # Stripped and without the paths of the machine that built it.
-$(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank packaging/lightpath.pc.in packaging/packaging.mk
+$(STAGE)/.made: $(GO_SOURCES) lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank \
+  packaging/lightpath.pc.in packaging/packaging.mk CHANGELOG.md
 	@rm -rf $(STAGE) && mkdir -p $(STAGE)
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o $(STAGE)/lightpath ./cmd/lightpath
 	$(STAGE)/lightpath completion bash > $(STAGE)/lightpath.bash
-	for f in lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank; do strip --strip-unneeded -o $(STAGE)/$$(basename $$f) $$f; done
+	set -e; for f in lib/libnccl.so.2 lib/liblightpath.so lib/liblightpath-record.so bin/lightpath-rank; do \
+	  strip --strip-unneeded -o $(STAGE)/$$(basename $$f) $$f; done
 	sed 's|@TRIPLET@|$(TRIPLET)|; s|@VERSION@|$(LP_VERSION)|' packaging/lightpath.pc.in > $(STAGE)/lightpath.pc
 	gzip -9nc CHANGELOG.md > $(STAGE)/changelog.gz
 	objdump -T $(STAGE)/*.so* $(STAGE)/lightpath-rank | sed -n 's/.*GLIBC_\([0-9.]*\).*/\1/p' | sort -uV | tail -1 > $(STAGE)/glibc
@@ -45,6 +47,7 @@ test-packages: packages .tools/gotestsum ## install, upgrade and remove the pack
 .PHONY: wheel test-wheel
 
 wheel: .tools/python/bin/mypy ## the Python wheel and its source distribution, into dist/
+	@rm -f dist/lightpath-*
 	.tools/python/bin/pyproject-build --outdir dist packaging/python
 
 .tools/python/bin/mypy:

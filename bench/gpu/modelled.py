@@ -197,28 +197,25 @@ def markdown(tables):
 
 PAGE = """# Modelled times of collectives on one device
 
-    make gpu-model{flags}
+    make gpu-model
 
 Ranks share the modelled H200 of [design/gpu-model.md](design/gpu-model.md), as threads or as processes: with MPS
 (`processes`), or in turns of 100 us (`sliced`). The limit is that of the memory. A small call needs at least a write, a
-wait and a kernel; processes in turns also need the changes. `device` are buffers that are not registered.{both}
+wait and a kernel; processes in turns also need the changes. `device` are buffers that are not registered.
 
 {tables}"""
 
 
-def page(rows, before, sizes):
+def page(rows, sizes):
     """The page of docs/: times and shares of all sizes, counts of some."""
     tables = [
-        *compact(rows, before, sizes, (TIMES, SHARES)),
-        *compact(rows, before, [s for s in PAGE_SIZES if s in sizes], (COUNTS,)),
+        *compact(rows, [], sizes, (TIMES, SHARES)),
+        *compact(rows, [], [s for s in PAGE_SIZES if s in sizes], (COUNTS,)),
     ]
     blocks = "\n".join(
         f"## {title.capitalize()}\n\n```\n{text([('', cells)]).strip(chr(10))}\n```\n" for title, cells in tables
     )
-    both = "\nEach cell has the numbers before and after, where they differ." if before else ""
-    return PAGE.format(
-        flags=' GPU_MODEL_FLAGS="--before table.json"' if before else "", both=both, tables=blocks.rstrip()
-    )
+    return PAGE.format(tables=blocks.rstrip())
 
 
 def main(argv=None):
@@ -250,7 +247,7 @@ def main(argv=None):
             f.write(content + "\n")
     if args.page:
         with open(args.page, "w") as f:
-            f.write(page(rows, before, args.sizes) + "\n")
+            f.write(page(rows, args.sizes) + "\n")
     print(text(tables))
     wrong = [row for row in rows if "error" in row]
     for row in wrong:

@@ -20,8 +20,7 @@ const repository = "../.."
 
 // documentedCommand is a command line of lightpath in a document.
 type documentedCommand struct {
-	document string // path in the repository
-	env      []string
+	document string   // path in the repository
 	args     []string // after "lightpath"
 }
 
@@ -30,14 +29,17 @@ func (c documentedCommand) String() string {
 }
 
 var (
+	// withCommands matches the names of files whose commands are tested.
+	withCommands = regexp.MustCompile(`\.(md|py)$|^README\.Debian$`)
 	// commandStart is a line of a code block that runs lightpath, perhaps with variables, after sudo or nice.
 	commandStart = regexp.MustCompile(`^(?:    |\t|\$ )?(?:\$ )?` +
-		`((?:[A-Z_]+=\S+ |sudo |nice -n -15 |chrt -f 5 )*)(?:bin/)?lightpath (.*)$`)
+		`(?:[A-Z_]+=\S+ |sudo |nice -n -15 |chrt -f 5 )*(?:bin/)?lightpath (\S.*)$`)
 	// shellEnd begins what is no argument: a comment, a pipe, a list, or a redirection.
 	shellEnd = regexp.MustCompile(`\s+(?:#|[|&;<>]).*$`)
 )
 
-// documentedCommands returns every command line of lightpath in the code blocks of the Markdown files.
+// documentedCommands returns every command line of lightpath in the code blocks of the Markdown files, of Python's
+// docstrings and of the Debian package's README.
 func documentedCommands(t *testing.T) []documentedCommand {
 	t.Helper()
 	var all []documentedCommand
@@ -49,7 +51,7 @@ func documentedCommands(t *testing.T) []documentedCommand {
 		if entry.IsDir() && path != repository && (strings.HasPrefix(name, ".") || name == "build" || name == "shared") {
 			return filepath.SkipDir
 		}
-		if filepath.Ext(name) == ".md" && name != "CHANGELOG.md" {
+		if withCommands.MatchString(name) && name != "CHANGELOG.md" {
 			relative, _ := filepath.Rel(repository, path)
 			all = append(all, commandsOf(relative, clitest.Content(t, path))...)
 		}
@@ -70,8 +72,8 @@ func commandsOf(document, text string) []documentedCommand {
 		if m == nil || !fenced && !strings.HasPrefix(line, "    ") {
 			continue
 		}
-		args := word.FindAllString(shellEnd.ReplaceAllString(m[2], ""), -1)
-		all = append(all, documentedCommand{document, strings.Fields(m[1]), args})
+		args := word.FindAllString(shellEnd.ReplaceAllString(m[1], ""), -1)
+		all = append(all, documentedCommand{document, args})
 	}
 	return all
 }

@@ -9,7 +9,6 @@ library is needed."""
 import argparse
 import ctypes
 import dataclasses
-import os
 import struct
 import subprocess
 import sys

@@ -242,6 +242,12 @@ for n in $(seq 0 $((nodes - 1))); do [ "$(sent "$n")" -gt 0 ] || fail "node$n ha
 until_true "the circuits of job 1 are returned" gone 1
 step "srun over $nodes nodes; its circuits are returned"
 
+# A job without a name has no topology.
+a=$(submit "$work/out.n" 0 -N 2 -J "")
+until_true "job $a without a name is done" state "$a" COMPLETED
+until_true "job $a is returned" gone "$a"
+step "a job without a name"
+
 # Two jobs at once, one with a topology; neither moves the circuits of the other.
 a=$(submit "$work/out.a" 3 -N 2 -J pairs)
 b=$(submit "$work/out.b" 3 -N 2 -J moves)

@@ -252,8 +252,11 @@ def main():
             return plot(args.plot, json.load(f))
     results = run(args)
     steady, elastic = results["steady"], results["elastic"]
-    print(f"loss {elastic['loss'][0]:.3f} -> {elastic['loss'][-1]:.3f} on {elastic['ranks'][0]} to {elastic['ranks'][-1]} "
-          f"ranks; the curve without faults differs by {difference(steady, elastic):.1e}")  # fmt: skip
+    loss, ranks = elastic["loss"], elastic["ranks"]
+    print(
+        f"loss {loss[0]:.3f} -> {loss[-1]:.3f} on {ranks[0]} to {ranks[-1]} ranks; "
+        f"the curve without faults differs by {difference(steady, elastic):.1e}"
+    )
     if args.out:
         with open(args.out, "w") as f:
             json.dump(results, f)

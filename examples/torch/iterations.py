@@ -154,7 +154,7 @@ class Fabrics:
         else:
             import train
 
-            program, env["LIGHTPATH_ALGORITHM"] = train.main, self.args.algorithms
+            program, env["LIGHTPATH_ALGORITHM"] = train.main, ALGORITHMS
             arguments = f"--ways lightpath:{mode} --steps {warmup + iterations} --out {out} {MODES[mode]}".split()
         ranks = []
         for rank in range(self.args.ranks):
@@ -188,7 +188,7 @@ class Fabrics:
         """Records the calls of a mode in memory. Returns the trace."""
         library = os.path.join(os.path.dirname(command_path()), "..", "lib", "liblightpath-record.so")
         with tempfile.TemporaryDirectory() as recordings:
-            trace = os.path.join(self.args.keep or self.directory, f"{mode}.json")
+            trace = os.path.join(self.directory, f"{mode}.json")
             more = {"LIGHTPATH_ITERATION_RECORD": recordings, "VLLM_NCCL_SO_PATH": os.path.abspath(library)}
             self.run(mode, "memory", "", more)
             record = [command_path(), "iteration", "record", "--merge", recordings, "-o", trace]
@@ -213,8 +213,6 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=20, help="iterations of a run that do not count")
     parser.add_argument("--iterations", type=int, default=40, help="of a run that count")
-    parser.add_argument("--algorithms", default=ALGORITHMS, help="LIGHTPATH_ALGORITHM")
-    parser.add_argument("--keep", help="folder for the recorded traces")
     args = parser.parse_args()
     args.modes = [os.path.abspath(mode) if is_trace(mode) else mode for mode in args.modes.split(",")]
     trains = not all(map(is_trace, args.modes))

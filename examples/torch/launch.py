@@ -20,7 +20,7 @@ import time
 from lightpath import command_path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# A switch that has not started by then never will.
+# Longest wait for the switch to start.
 SWITCH_SECONDS = 60
 
 FABRIC = """version: 1

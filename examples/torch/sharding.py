@@ -38,7 +38,7 @@ class Unit:
             # Where the gradient of a parameter has been added up, in every version of torch.
             node = p.expand_as(p).grad_fn.next_functions[0][0]
             node.register_hook(lambda *_: self._one_gradient())
-            setattr(p, "_accumulates", node)  # which nobody else keeps
+            setattr(p, "_accumulates", node)  # keeps the node alive, and so its hook
 
     def gather(self):
         self.gradient.zero_()
@@ -66,7 +66,7 @@ class Sharded(torch.nn.Module):
     def __init__(self, module, units, group):
         super().__init__()
         self.module = module
-        # Rank 0's parameters are everybody's.
+        # All ranks begin with rank 0's parameters.
         for p in module.parameters():
             dist.broadcast(p.detach(), dist.distributed_c10d.get_global_rank(group, 0), group=group)
         self._units = [Unit(u, group) for u in units]

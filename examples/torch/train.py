@@ -26,6 +26,9 @@ from parallel import Experts, Pipeline
 from sharding import Sharded
 
 
+SEED = 1  # of models and batches
+
+
 class Model(nn.Module):
     def __init__(self, characters, hidden):
         super().__init__()
@@ -58,7 +61,7 @@ class Trainer:
     def __init__(self, args, way, characters):
         backend, mode = way.split(":")
         group = dist.new_group(backend=backend)
-        torch.manual_seed(args.seed)
+        torch.manual_seed(SEED)
         model = Model(characters, args.hidden).to(args.device)
         if mode == "moe":
             model.second = Experts(args.hidden, group)
@@ -131,11 +134,8 @@ def train(args):
     if any(together) and not all(together):
         raise SystemExit("train.py: pipeline trains with the same batch on all ranks, other ways do not")
     one = {"num_replicas": 1, "rank": 0} if any(together) else {}
-    sampler = torch.utils.data.DistributedSampler(data, seed=args.seed, **one)
-    loader = torch.utils.data.DataLoader(
-        data, batch_size=args.batch, sampler=sampler, drop_last=True, num_workers=args.workers,
-        multiprocessing_context=args.start_method if args.workers else None,
-    )  # fmt: skip
+    sampler = torch.utils.data.DistributedSampler(data, seed=SEED, **one)
+    loader = torch.utils.data.DataLoader(data, batch_size=args.batch, sampler=sampler, drop_last=True)
     trainers = {way: Trainer(args, way, characters) for way in ways}
     batches = iter(loader)
     for step in range(args.steps):
@@ -144,8 +144,6 @@ def train(args):
             if len(ways) > 1:
                 dist.barrier()
             trainers[way].step(contexts.to(args.device), following.to(args.device))
-        if args.after_step:
-            args.after_step(step)
     results = {}
     for way, trainer in trainers.items():
         losses = torch.stack(trainer.losses).double().cpu()
@@ -182,14 +180,10 @@ def arguments(argv=None):
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--rate", type=float, default=5e-3)
     parser.add_argument("--bucket-mb", type=float, default=1)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=0, help="loading processes of each rank")
-    parser.add_argument("--start-method", default="fork", choices=["fork", "forkserver", "spawn"], help="of those")
     parser.add_argument(
         "--device", default="cpu", choices=["cpu", "cuda"], help="where models are; cuda: all ranks on the first GPU"
     )
     parser.add_argument("--out", help="JSON file for rank 0's results")
-    parser.set_defaults(after_step=None)
     return parser.parse_args(argv)
 
 
@@ -198,7 +192,7 @@ def main(argv=None):
     torch.set_num_threads(1)
     if args.device == "cuda":
         torch.cuda.set_device(0)
-    # The group for what is not measured. Gloo, as everybody has it; training has groups of its own.
+    # The default group synchronizes ranks and adds results up. Each way trains over a group of its own.
     dist.init_process_group("gloo")
     results = train(args)
     if dist.get_rank() == 0:

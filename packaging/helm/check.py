@@ -4,6 +4,7 @@ of the first argument, where a test in Go reads it."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,18 @@ def ports(folder):
     assert stranger.returncode == 2 and "stranger" in stranger.stderr, stranger
 
 
+def template(values, *more):
+    """The chart's objects as text, and what helm says."""
+    chart = ["helm", "template", "lightpath", CHART, "--namespace", "fabric", "--values", HERE / "trials" / values]
+    return run(*chart, *more)
+
+
+def restarts(*change):
+    """Whether controllers restart after a change of values: the annotations of their pods differ."""
+    annotations = [re.findall("checksum/.*", template("kernel.yaml", *more).stdout) for more in ((), change)]
+    return annotations[0] != annotations[1]
+
+
 def main():
     out = Path(sys.argv[1])
     schemas = definitions()
@@ -114,7 +127,7 @@ def main():
         lint = run("helm", "lint", "--strict", "--values", values, CHART)
         if lint.returncode:
             sys.exit(f"FAIL  {values.stem}: {lint.stdout}")
-        rendered = run("helm", "template", "lightpath", CHART, "--namespace", "fabric", "--values", values)
+        rendered = template(values.name)
         if rendered.returncode:
             sys.exit(f"FAIL  {values.stem}: {rendered.stderr}")
         folder = out / values.stem
@@ -125,11 +138,14 @@ def main():
                     (folder / name).write_text(text)
         ports(folder)
     for value, words in BAD.items():
-        bad = run("helm", "template", "lightpath", CHART, "--values", HERE / "trials/kernel.yaml", "--set", value)
+        bad = template("kernel.yaml", "--set", value)
         lines = [s for s in bad.stderr.splitlines() if words in s]
         if bad.returncode == 0 or len(lines) != 1:
             sys.exit(f"FAIL  --set {value}: status {bad.returncode}, want one line with {words}:\n{bad.stderr}")
     print(f"ok    {len(BAD)} bad values are refused")
+    assert restarts("--set", "etcd.replicas=5") and restarts("--set", "controller.config.name=a")
+    assert not restarts("--set", "controller.replicas=3")
+    print("ok    controllers restart if their file changes")
     jobset = HERE / "../../examples/kubernetes/jobset.yaml"
     job = validate("jobset.yaml", jobset.read_text(), schemas)[0]
     pod = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]

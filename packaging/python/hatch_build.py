@@ -26,15 +26,15 @@ class BuildHook(BuildHookInterface):
         if self.target_name == "sdist":
             build_data["force_include"].update({str(tree / f): f"{SOURCE}/{f}" for f in sources(tree)})
         elif version != "editable":
-            self.built = Path(tempfile.mkdtemp(prefix="lightpath-wheel-"))
-            build(tree, self.built)
-            build_data["force_include"].update({str(self.built / f): f"lightpath/{f}" for f in FILES})
+            self.built = tempfile.TemporaryDirectory(prefix="lightpath-wheel-")  # also removed if the build fails
+            build(tree, Path(self.built.name))
+            build_data["force_include"].update({f"{self.built.name}/{f}": f"lightpath/{f}" for f in FILES})
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-manylinux_2_28_{platform.machine()}"
 
     def finalize(self, version, build_data, artifact):
         if hasattr(self, "built"):
-            shutil.rmtree(self.built)
+            self.built.cleanup()
 
 
 def sources(tree):

@@ -55,8 +55,8 @@ var vars = []Var{
 		"packet planes of a communicator. The same on every rank",
 		func(c *Config, v string) error { return setInt(&c.Planes, v, 1, MaxPlanes) }},
 	{"LIGHTPATH_STAGING", "bytes 64K..1G", "4M",
-		"largest piece of a device buffer that is copied through page-locked host memory at a time; two " +
-			"pieces are in flight. The same on every rank",
+		"largest piece of a device buffer that is copied through page-locked host memory at a time. " +
+			"The same on every rank",
 		func(c *Config, v string) error { return setBytes(&c.Device.Staging, v, 64<<10, 1<<30) }},
 	{"LIGHTPATH_TCP_CONGESTION", "name", "",
 		"congestion control of tcp planes; the host must allow it. Empty: the host's default, but reno instead of bbr, " +
@@ -112,7 +112,7 @@ var vars = []Var{
 			"between calls, and tickets go out before the call. off: each call by itself",
 		func(c *Config, v string) error { return setChoice(&c.Iteration, v, IterationAuto, IterationOff) }},
 	{"LIGHTPATH_NCCL_FALLBACK_LIB", "path", "",
-		"another libnccl.so.2, for calls that Lightpath does not execute (abi.md, interposer.md)",
+		"another libnccl.so.2, for calls that Lightpath does not execute (interposer.md)",
 		func(c *Config, v string) error { c.Other.library = v; return nil }},
 	{"LIGHTPATH_FALLBACK", "auto|interpose|all|none", "auto",
 		"calls that the other library gets. auto: calls with streams or device memory. interpose: the same, " +

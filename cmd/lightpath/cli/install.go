@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -32,8 +33,8 @@ func Preloading(library string) string {
 	return "LD_PRELOAD=" + library
 }
 
-// SiblingFile finds a file of this installation: DIR/NAME beside the directory that holds this
-// program, beside the program itself, or, where packages put it, lib/TRIPLET/lightpath/NAME.
+// SiblingFile finds a file of this installation: DIR/NAME beside the directory that holds this program, beside the
+// program itself, lib/lightpath/NAME as in the container, or lib/TRIPLET/lightpath/NAME as in packages.
 func SiblingFile(dir, name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -44,11 +45,12 @@ func SiblingFile(dir, name string) (string, error) {
 	}
 	here := filepath.Dir(self)
 	prefix := filepath.Dir(here)
-	candidates := []string{filepath.Join(prefix, dir, name), filepath.Join(here, name)}
-	if triplets, err := os.ReadDir(filepath.Join(prefix, "lib")); err == nil {
-		for _, t := range triplets {
-			candidates = append(candidates, filepath.Join(prefix, "lib", t.Name(), "lightpath", name))
-		}
+	candidates := []string{
+		filepath.Join(prefix, dir, name), filepath.Join(here, name), filepath.Join(prefix, "lib", "lightpath", name),
+	}
+	packaged, _ := fs.Glob(os.DirFS(prefix), "lib/*/lightpath/"+name) // fails for a bad pattern only
+	for _, path := range packaged {
+		candidates = append(candidates, filepath.Join(prefix, path))
 	}
 	for _, path := range candidates {
 		if _, err := os.Stat(path); err == nil {

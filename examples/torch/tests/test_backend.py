@@ -12,7 +12,7 @@ import launch
 import torch
 import torch.distributed as dist
 from lightpath.torch.engine import Engine
-from lightpath.torch.work import _kept
+from lightpath.torch.work import Work, _kept
 
 REDUCED = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64,
@@ -365,6 +365,9 @@ def works():
     dist.all_reduce(first, async_op=True).get_future().then(waits).wait()
     for tensor_of_callback in (first, second, third):
         same(tensor_of_callback, torch.full_like(tensor_of_callback, float(dist.get_world_size())))
+    alone = Work(None, [])  # no engine helps it
+    threading.Timer(0.01, alone.complete).start()
+    assert alone.wait() and alone.is_completed()
     objects = [None] * dist.get_world_size()
     dist.all_gather_object(objects, {"rank": dist.get_rank()})
     assert objects == [{"rank": r} for r in range(dist.get_world_size())]
@@ -384,6 +387,7 @@ def works():
 def waiting():
     """Only a caller of torch's functions that waits at once runs its call itself."""
     submit, group, asked = Engine.submit, dist.distributed_c10d._get_default_group(), []
+    me, size = dist.get_rank(), dist.get_world_size()
 
     def recorded(self, call, outputs, waits=False):
         asked.append(waits)
@@ -393,9 +397,26 @@ def waiting():
         dist.all_reduce(tensor := torch.ones(1))
         dist.broadcast(tensor, 0)
         dist.barrier()
+        dist.reduce_scatter(torch.ones(me + 1), [torch.ones(r + 1) for r in range(size)])
         dist.all_reduce(tensor, async_op=True).wait()
         group.allreduce([tensor]).wait()
-    assert asked == [True, True, True, False, False], asked
+    assert asked == [True, True, True, True, False, False], asked
+
+
+def titles():
+    """Calls have their own names in a profile, whatever functions of the library make them."""
+    submit, size, titles = Engine.submit, dist.get_world_size(), []
+
+    def recorded(self, call, *rest):
+        titles.append(call.title)
+        return submit(self, call, *rest)
+
+    with unittest.mock.patch.object(Engine, "submit", recorded):
+        for op in (dist.ReduceOp.SUM, dist.ReduceOp.BAND):
+            dist.all_reduce(bits := torch.ones(1, dtype=torch.int32), op)
+            dist.reduce(bits, 0, op)
+            dist.reduce_scatter(bits.clone(), [bits] * size, op)
+    assert titles == ["all_reduce", "reduce", "reduce_scatter"] * 2, titles
 
 
 def groups():
@@ -448,7 +469,7 @@ def root(rank):
 
 EVERYTHING = (
     "reductions", "copies", "lazy", "default_device", "exchanges", "flat", "sparse", "short_forms", "coalesced",
-    "messages", "threads", "works", "waiting", "groups", "mistakes",
+    "messages", "threads", "works", "waiting", "titles", "groups", "mistakes",
 )  # fmt: skip
 
 

@@ -10,20 +10,20 @@ import ranks  # before the others: it says where they are
 
 import torch.distributed as dist
 
-from lightpath.torch.rendezvous import offer_id, take_id
+from lightpath.torch.rendezvous import Meeting
 
 TIMEOUT = datetime.timedelta(seconds=ranks.BOUND_SECONDS)
 
 
 def joined(store, size, first):
     """The ids that all ranks get when rank 0 is the first of them, or the last."""
-    ids = [None] * size
+    ids, meeting = [None] * size, Meeting(store, TIMEOUT)
 
     def join(rank):
         if rank == 0:
-            ids[0] = offer_id(store, "id", range(1, size), TIMEOUT, threading.Event())
+            ids[0] = meeting.offer("id", range(1, size))
         else:
-            ids[rank] = take_id(store, "id", rank, 0, TIMEOUT, threading.Event())
+            ids[rank] = meeting.take("id", rank, 0)
 
     threads = [threading.Thread(target=join, args=(rank,)) for rank in range(size)]
     if not first:
@@ -60,8 +60,8 @@ class Rendezvous(unittest.TestCase):
         self.assertEqual(ids[0], ids[1])
 
     def test_absent_ranks_are_named(self):
-        soon = datetime.timedelta(seconds=0)
+        soon = Meeting(dist.HashStore(), datetime.timedelta(seconds=0))
         with self.assertRaisesRegex(TimeoutError, r"ranks \[1, 2\] have not come to id within"):
-            offer_id(dist.HashStore(), "id", [1, 2], soon, threading.Event())
+            soon.offer("id", [1, 2])
         with self.assertRaisesRegex(TimeoutError, "rank 0 has not come to id within"):
-            take_id(dist.HashStore(), "id", 1, 0, soon, threading.Event())
+            soon.take("id", 1, 0)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from lightpath import command_path, library_path
 
-# A rank that has not finished by then never will.
+# Longest time of the ranks; more is a hang.
 RANK_SECONDS = 120
 
 ALL_REDUCE = """

@@ -2,7 +2,6 @@
 looked up when the library is opened, the unique id passed by value. Only the standard library is needed."""
 
 import ctypes
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -21,57 +20,40 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("internal", ctypes.c_byte * 128)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """One entry of the table."""
-
-    name: str
-    restype: Any
-    argtypes: tuple[Any, ...]
-
-
-def function(name: str, *argtypes: Any, restype: Any = ncclResult_t) -> Function:
-    return Function(name, restype, argtypes)
-
-
 COLLECTIVE_TAIL = (ncclComm_t, cudaStream_t)
-TABLE = (
-    function("ncclGetErrorString", ncclResult_t, restype=ctypes.c_char_p),
-    function("ncclGetLastError", ncclComm_t, restype=ctypes.c_char_p),
-    function("ncclGetVersion", ctypes.POINTER(ctypes.c_int)),
-    function("ncclGetUniqueId", ctypes.POINTER(UniqueId)),
-    function("ncclCommInitRank", ctypes.POINTER(ncclComm_t), ctypes.c_int, UniqueId, ctypes.c_int),
-    function("ncclCommCount", ncclComm_t, ctypes.POINTER(ctypes.c_int)),
-    function("ncclCommUserRank", ncclComm_t, ctypes.POINTER(ctypes.c_int)),
-    function("ncclCommSplit", ncclComm_t, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ncclComm_t), ctypes.c_void_p),
-    function("ncclCommDestroy", ncclComm_t),
-    function("ncclCommAbort", ncclComm_t),
-    function("ncclCommGetAsyncError", ncclComm_t, ctypes.POINTER(ncclResult_t)),
-    function("ncclAllReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
-    function(
-        "ncclReduce", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, ctypes.c_int, *COLLECTIVE_TAIL
-    ),
-    function("ncclReduceScatter", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
-    function("ncclAllGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, *COLLECTIVE_TAIL),
-    function("ncclBroadcast", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    function("ncclAlltoAll", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, *COLLECTIVE_TAIL),
-    function("ncclSend", buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    function("ncclRecv", buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    function("ncclGroupStart"),
-    function("ncclGroupEnd"),
-    function("ncclMemAlloc", ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t),
-    function("ncclMemFree", ctypes.c_void_p),
-    function(
-        "ncclCommWindowRegister", ncclComm_t, buffer_t, ctypes.c_size_t, ctypes.POINTER(ncclWindow_t), ctypes.c_int
-    ),
-    function("ncclCommWindowDeregister", ncclComm_t, ncclWindow_t),
-    function("ncclGather", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
-    function("ncclScatter", buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
+# Functions by name, with the types of their arguments. They return ncclResult_t.
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "ncclGetVersion": (ctypes.POINTER(ctypes.c_int),),
+    "ncclGetUniqueId": (ctypes.POINTER(UniqueId),),
+    "ncclCommInitRank": (ctypes.POINTER(ncclComm_t), ctypes.c_int, UniqueId, ctypes.c_int),
+    "ncclCommCount": (ncclComm_t, ctypes.POINTER(ctypes.c_int)),
+    "ncclCommUserRank": (ncclComm_t, ctypes.POINTER(ctypes.c_int)),
+    "ncclCommSplit": (ncclComm_t, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ncclComm_t), ctypes.c_void_p),
+    "ncclCommDestroy": (ncclComm_t,),
+    "ncclCommAbort": (ncclComm_t,),
+    "ncclCommGetAsyncError": (ncclComm_t, ctypes.POINTER(ncclResult_t)),
+    "ncclAllReduce": (buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
+    "ncclReduce": (buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, ctypes.c_int, *COLLECTIVE_TAIL),
+    "ncclReduceScatter": (buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ncclRedOp_t, *COLLECTIVE_TAIL),
+    "ncclAllGather": (buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, *COLLECTIVE_TAIL),
+    "ncclBroadcast": (buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
+    "ncclAlltoAll": (buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, *COLLECTIVE_TAIL),
+    "ncclSend": (buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
+    "ncclRecv": (buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
+    "ncclGroupStart": (),
+    "ncclGroupEnd": (),
+    "ncclMemAlloc": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t),
+    "ncclMemFree": (ctypes.c_void_p,),
+    "ncclCommWindowRegister": (ncclComm_t, buffer_t, ctypes.c_size_t, ctypes.POINTER(ncclWindow_t), ctypes.c_int),
+    "ncclCommWindowDeregister": (ncclComm_t, ncclWindow_t),
+    "ncclGather": (buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
+    "ncclScatter": (buffer_t, buffer_t, ctypes.c_size_t, ncclDataType_t, ctypes.c_int, *COLLECTIVE_TAIL),
     # Recent vLLM versions bind these functions, and call them only with GPUs.
-    function("ncclCommSuspend", ncclComm_t, ctypes.c_int),
-    function("ncclCommResume", ncclComm_t),
-    function("ncclCommQueryProperties", ncclComm_t, ctypes.c_void_p),
-)
+    "ncclCommSuspend": (ncclComm_t, ctypes.c_int),
+    "ncclCommResume": (ncclComm_t,),
+    "ncclCommQueryProperties": (ncclComm_t, ctypes.c_void_p),
+}
+TEXTS = {"ncclGetErrorString": (ncclResult_t,), "ncclGetLastError": (ncclComm_t,)}
 
 
 class NcclError(RuntimeError):
@@ -79,17 +61,21 @@ class NcclError(RuntimeError):
 
 
 class Nccl:
-    """The library: every function of the table as a method that raises on failure."""
+    """The library: its functions as methods, which raise on failure."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         raise AttributeError(f"{name} is not in the table")
 
     def __init__(self, path: str) -> None:
         self.lib = ctypes.CDLL(path)
-        for f in TABLE:
-            bound = getattr(self.lib, f.name)
-            bound.restype, bound.argtypes = f.restype, f.argtypes
-            setattr(self, f.name, self.checked(f.name, bound) if f.restype is ncclResult_t else bound)
+        for name, arguments in FUNCTIONS.items():
+            bound = getattr(self.lib, name)
+            bound.argtypes = arguments
+            setattr(self, name, self.checked(name, bound))
+        for name, arguments in TEXTS.items():
+            bound = getattr(self.lib, name)
+            bound.restype, bound.argtypes = ctypes.c_char_p, arguments
+            setattr(self, name, bound)
 
     def checked(self, name: str, bound: Callable[..., int]) -> Callable[..., None]:
         def call(*args: Any) -> None:
@@ -98,5 +84,4 @@ class Nccl:
                 text = self.lib.ncclGetErrorString(code).decode()
                 raise NcclError(f"{name}: {text}: {self.lib.ncclGetLastError(None).decode()}")
 
-        call.__name__ = name
         return call

@@ -12,19 +12,19 @@ Function = tuple[Any, ...]
 class Call:
     """Functions that run as one group. Then memory that is not direct delivers its results.
 
-    following returns a call that runs right after this one, and may depend on its results.
-    title names the call in a profile, where its first function does not."""
+    title names the call in a profile.
+    following returns a call that runs right after this one, and may depend on its results."""
 
-    __slots__ = ("functions", "memory", "following", "title")
+    __slots__ = ("title", "functions", "memory", "following")
 
     def __init__(
         self,
+        title: str,
         functions: Sequence[Function],
         memory: Sequence[Any],
         following: "Callable[[], Call] | None" = None,
-        title: str | None = None,
     ) -> None:
-        self.functions, self.memory, self.following, self.title = functions, memory, following, title
+        self.title, self.functions, self.memory, self.following = title, functions, memory, following
 
     def run(self, nccl: Nccl, comm: ncclComm_t) -> None:
         """Runs the functions, and returns when their results are in the memory that they name."""

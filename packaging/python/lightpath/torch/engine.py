@@ -95,7 +95,6 @@ class Engine:
 
     def connected(self) -> None:
         """Returns when the communicator is ready, or raises the reason why it cannot be made."""
-        self._connected.block()
         self._connected.wait()
 
     def check(self) -> None:

@@ -21,7 +21,7 @@ from .call import Call, Function
 from .engine import Engine, library, limit_of
 from .forms import short_form, waits
 from .loop import Loop
-from .rendezvous import check_left, leave, meet, offer_id, take_id
+from .rendezvous import Meeting, check_left, leave, meet
 from .tensors import Combined, Source, Target
 from .work import Work
 
@@ -41,9 +41,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._store, self._rank, self._size, self._timeout = store, rank, size, timeout
         self._sequence = self._barriers = 0
         self._group_name = self._description = ""
-        self._coalescing: list[tuple[Call, Sequence[Any]]] | None = (
-            None  # calls between _start_coalescing and _end_coalescing
-        )
+        # Calls between _start_coalescing and _end_coalescing.
+        self._coalescing: list[tuple[Call, Sequence[Any]]] | None = None
         self._nccl = library()
         # The library reads its environment when the core loads: the first group of a process decides.
         os.environ.setdefault("LIGHTPATH_TIMEOUT", f"{max(1, int(timeout.total_seconds()))}s")
@@ -63,9 +62,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return cls(store, rank, size, timeout)
 
     def _exchange_id(self, closing: threading.Event) -> bytes:
+        meeting = Meeting(self._store, self._timeout, closing)
         if self._rank == 0:
-            return offer_id(self._store, "id", range(1, self._size), self._timeout, closing)
-        return take_id(self._store, "id", self._rank, 0, self._timeout, closing)
+            return meeting.offer("id", range(1, self._size))
+        return meeting.take("id", self._rank, 0)
 
     # Names and numbers.
 
@@ -131,16 +131,16 @@ class LightpathProcessGroup(dist.ProcessGroup):
 
     def _submit(
         self,
+        title: str,
         functions: Sequence[Function],
         outputs: Sequence[Any],
         *memory: Any,
         opts: Any = None,
         following: Callable[[], Call] | None = None,
-        title: str | None = None,
     ) -> Work | None:
         """Submits a collective with torch's options. When it is complete, its targets are delivered."""
         self._sequence += 1
-        call = Call(functions, memory, following, title)
+        call = Call(title, functions, memory, following)
         if self._coalescing is not None:
             self._coalescing.append((call, outputs))
             return None
@@ -153,9 +153,9 @@ class LightpathProcessGroup(dist.ProcessGroup):
         """Submits the coalesced calls as one group."""
         parts, self._coalescing = self._coalescing or [], None
         whole = Call(
+            "coalesced",
             [f for call, _ in parts for f in call.functions],
             [m for call, _ in parts for m in call.memory],
-            title="coalesced",
         )
         outputs = [o for _, out in parts for o in out]
         if not parts:
@@ -199,9 +199,9 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 more, source, targets = self._broadcasts(parts, own)
                 functions += more
                 memory += (source, *targets)
-            return Call(functions, memory)
+            return Call("all_reduce", functions, memory)
 
-        return self._submit([function], [tensor], source, total.facts, opts=opts, following=gather, title="all_reduce")
+        return self._submit("all_reduce", [function], [tensor], source, total.facts, opts=opts, following=gather)
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work | None:
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
@@ -211,7 +211,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             function, used = self._all_reduce(tensor, op)
             functions.append(function)
             memory += used
-        return self._submit(functions, tensors, *memory, opts=opts, title="all_reduce")
+        return self._submit("all_reduce", functions, tensors, *memory, opts=opts)
 
     @short_form(c10d.ReduceOptions, 1, "root", "op", "timeout")
     def reduce(self, tensors: list[Tensor], opts: Any) -> Work | None:
@@ -219,12 +219,12 @@ class LightpathProcessGroup(dist.ProcessGroup):
         if combine := t.bitwise(tensor, opts.reduceOp):
             source, target = Source(tensor), Combined(tensor, self._size, combine) if root == self._rank else NOTHING
             function: Function = (self._nccl.ncclGather, source.pointer, target.pointer, *t.copied(tensor), root)
-            return self._submit([function], tensors, source, target, opts=opts)
+            return self._submit("reduce", [function], tensors, source, target, opts=opts)
         op, (summand,) = t.premultiplied(opts.reduceOp, tensor)
         dtype, number = t.reduction(tensor, op)
         source, target = Source(summand), Target(tensor) if root == self._rank else NOTHING
         function = (self._nccl.ncclReduce, source.pointer, target.pointer, tensor.numel(), dtype, number, root)
-        return self._submit([function], tensors, source, target, opts=opts)
+        return self._submit("reduce", [function], tensors, source, target, opts=opts)
 
     def _reduce_scatter(self, output: Tensor, source: Source, op: Any) -> tuple[Function, Target]:
         if source.memory.numel() != output.numel() * self._size:
@@ -245,28 +245,22 @@ class LightpathProcessGroup(dist.ProcessGroup):
         (output,), (given,) = outputs, inputs
         op, parts = t.premultiplied(opts.reduceOp, *given)
         if len({p.numel() for p in parts}) > 1 and not t.bitwise(output, op):
-            return self._reduce_scatter_uneven(output, parts, op)
+            return self._reduce_scatter_uneven(output, parts, op, opts)
         source = Source(*parts)
         function, target = self._reduce_scatter(output, source, op)
-        return self._submit([function], outputs, source, target, opts=opts)
+        return self._submit("reduce_scatter", [function], outputs, source, target, opts=opts)
 
-    def _reduce_scatter_uneven(self, output: Tensor, parts: Sequence[Tensor], op: Any) -> Work | None:
+    def _reduce_scatter_uneven(self, output: Tensor, parts: Sequence[Tensor], op: Any, opts: Any) -> Work | None:
         self._check_parts("reduce_scatter", parts, output)
         dtype, number = t.reduction(output, op)
         target, sources = Target(output), [Source(p) for p in parts]
-        functions = [
-            (
-                self._nccl.ncclReduce,
-                s.pointer,
-                target.pointer if r == self._rank else None,
-                s.memory.numel(),
-                dtype,
-                number,
-                r,
+        functions = []
+        for root, source in enumerate(sources):
+            result = target.pointer if root == self._rank else None
+            functions.append(
+                (self._nccl.ncclReduce, source.pointer, result, source.memory.numel(), dtype, number, root)
             )
-            for r, s in enumerate(sources)
-        ]
-        return self._submit(functions, [output], target, *sources, title="reduce_scatter")
+        return self._submit("reduce_scatter", functions, [output], target, *sources, opts=opts)
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work | None:
         return self.reduce_scatter_single_coalesced([output], [source], opts)
@@ -277,7 +271,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         op, inputs = t.premultiplied(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, *inputs)
         sources = [Source(i) for i in inputs]
         functions, targets = zip(*(self._reduce_scatter(o, s, op) for o, s in zip(outputs, sources, strict=True)))
-        return self._submit(functions, outputs, *sources, *targets, opts=opts)
+        return self._submit("reduce_scatter", functions, outputs, *sources, *targets, opts=opts)
 
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -290,7 +284,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         memory = Target(tensor, keep=True)
         count, dtype = t.copied(tensor)
         function = (self._nccl.ncclBroadcast, memory.pointer, memory.pointer, count, dtype, opts.rootRank)
-        return self._submit([function], tensors, memory, opts=opts)
+        return self._submit("broadcast", [function], tensors, memory, opts=opts)
 
     def _all_gather(self, target: Target, tensor: Tensor) -> tuple[Function, Source]:
         t.check(tensor, *target.tensors)
@@ -304,8 +298,8 @@ class LightpathProcessGroup(dist.ProcessGroup):
         return (self._nccl.ncclAllGather, source.pointer, target.pointer, count, dtype), source
 
     def _check_parts(self, call: str, parts: Sequence[Tensor], own: Tensor, equal: bool = False) -> None:
-        """Raises unless there is a part for each rank, and this rank's has the size of its own tensor. equal: unless all
-        parts have that size."""
+        """Raises unless each rank has a part, and that of this rank the size of its own tensor. equal: all parts must
+        have that size."""
         sizes = [p.numel() for p in parts]
         if len(sizes) != self._size or any(n != own.numel() for n in (sizes if equal else [sizes[self._rank]])):
             raise ValueError(
@@ -320,10 +314,10 @@ class LightpathProcessGroup(dist.ProcessGroup):
         if len({p.numel() for p in parts}) > 1:
             self._check_parts("all_gather", parts, tensor)
             functions, source, targets = self._broadcasts(parts, tensor)
-            return self._submit(functions, outputs, source, *targets, opts=opts, title="all_gather")
+            return self._submit("all_gather", functions, outputs, source, *targets, opts=opts)
         target = Target(*parts)
         function, source = self._all_gather(target, tensor)
-        return self._submit([function], outputs, source, target, opts=opts)
+        return self._submit("all_gather", [function], outputs, source, target, opts=opts)
 
     def _broadcasts(self, parts: list[Tensor], tensor: Tensor) -> tuple[list[Function], Source, list[Target]]:
         """From each rank its tensor, into the rank's part."""
@@ -340,7 +334,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work | None:
         targets = [Target(o) for o in outputs]
         functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs, strict=True)))
-        return self._submit(functions, outputs, *sources, *targets, opts=opts)
+        return self._submit("all_gather", functions, outputs, *sources, *targets, opts=opts)
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -351,7 +345,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         """output_lists[r][i] becomes rank r's inputs[i]."""
         targets = [Target(*parts) for parts in zip(*output_lists)]
         functions, sources = zip(*(self._all_gather(o, i) for o, i in zip(targets, inputs, strict=True)))
-        return self._submit(functions, output_lists, *sources, *targets, opts=opts)
+        return self._submit("all_gather", functions, output_lists, *sources, *targets, opts=opts)
 
     @short_form(c10d.GatherOptions, 2, "root", "timeout")
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work | None:
@@ -361,7 +355,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             self._check_parts("gather", outputs[0], tensor, equal=True)
             target = Target(*outputs[0])
         function = (self._nccl.ncclGather, source.pointer, target.pointer, *t.copied(tensor), opts.rootRank)
-        return self._submit([function], outputs, source, target, opts=opts)
+        return self._submit("gather", [function], outputs, source, target, opts=opts)
 
     def gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> Work | None:
         return self.gather([list(output.chunk(self._size))] if self._rank == opts.rootRank else [], [tensor], opts)
@@ -376,7 +370,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             self._check_parts("scatter", inputs[0], output, equal=True)
             source = Source(*inputs[0])
         function = (self._nccl.ncclScatter, source.pointer, target.pointer, *t.copied(output), opts.rootRank)
-        return self._submit([function], outputs, target, source, opts=opts)
+        return self._submit("scatter", [function], outputs, target, source, opts=opts)
 
     def all_to_all_single(
         self,
@@ -395,14 +389,12 @@ class LightpathProcessGroup(dist.ProcessGroup):
                 )
             count, dtype = t.copied(source)
             function = (self._nccl.ncclAlltoAll, sent.pointer, received.pointer, count // self._size, dtype)
-            return self._submit([function], [output], sent, received, opts=opts)
+            return self._submit("all_to_all", [function], [output], sent, received, opts=opts)
         sends = sent.memory.split(self._rows(source, input_splits))
-        receives = received.memory.split(self._rows(output, output_splits)) if received.direct else None
-        if receives is None:  # staged memory is flat
-            row = output[0].numel() if len(output) else 0
-            receives = received.memory.split([r * row for r in self._rows(output, output_splits)])
+        # Memory that is not direct is flat.
+        receives = received.memory.view(output.shape).split(self._rows(output, output_splits))
         functions = self._exchange(sends, receives)
-        return self._submit(functions, [output], sent, received, opts=opts, title="all_to_all")
+        return self._submit("all_to_all", functions, [output], sent, received, opts=opts)
 
     alltoall_base = all_to_all_single
 
@@ -419,7 +411,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
         self._one_each(inputs)
         sources, targets = [Source(i) for i in inputs], [Target(o) for o in outputs]
         functions = self._exchange([s.memory for s in sources], [o.memory for o in targets])
-        return self._submit(functions, outputs, *sources, *targets, opts=opts, title="all_to_all")
+        return self._submit("all_to_all", functions, outputs, *sources, *targets, opts=opts)
 
     def _exchange(self, sends: Iterable[Tensor], receives: Iterable[Tensor]) -> list[Function]:
         """Grouped sends and receives with every rank, itself included."""
@@ -432,7 +424,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
     def barrier(self, opts: Any = None) -> Work | None:
         memory = Target(torch.zeros(1, dtype=torch.uint8, device="cpu"))
         function = (self._nccl.ncclAllReduce, memory.pointer, memory.pointer, 1, t.BYTES, t.SUM)
-        return self._submit([function], [], memory, opts=opts, title="barrier")
+        return self._submit("barrier", [function], [], memory, opts=opts)
 
     def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """A barrier through the store. Rank 0 names all ranks that have not come; then the others do not pass."""
@@ -450,7 +442,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             return self._loop.post(True, tensor, tag)
         source = Source(tensor)
         function = (self._nccl.ncclSend, source.pointer, *t.copied(tensor), 1)
-        return self._channel(self._rank, destination, tag).submit(Call([function], (source,)), tensors)
+        return self._channel(self._rank, destination, tag).submit(Call("send", [function], (source,)), tensors)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Work:
         (tensor,) = tensors
@@ -458,7 +450,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             return self._loop.post(False, tensor, tag)
         target = Target(tensor)
         function = (self._nccl.ncclRecv, target.pointer, *t.copied(tensor), 0)
-        return self._channel(source, self._rank, tag).submit(Call([function], (target,)), tensors)
+        return self._channel(source, self._rank, tag).submit(Call("recv", [function], (target,)), tensors)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
         raise NotImplementedError("lightpath: NCCL has no receive from any source; name the source")
@@ -488,7 +480,7 @@ class LightpathProcessGroup(dist.ProcessGroup):
             group.check()  # a peer that has died never comes
             check_left(self._store, group.uid, peer)
 
-        name = "messages/" + "/".join(map(str, key))
+        name, meeting = "messages/" + "/".join(map(str, key)), Meeting(self._store, self._timeout, closing, check)
         if source == self._rank:
-            return offer_id(self._store, name, [destination], self._timeout, closing, check=check)
-        return take_id(self._store, name, destination, source, self._timeout, closing, check)
+            return meeting.offer(name, [destination])
+        return meeting.take(name, destination, source)

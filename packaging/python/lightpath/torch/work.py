@@ -71,11 +71,10 @@ class Work(_Work):
     def wait(self, timeout: datetime.timedelta = NO_TIMEOUT) -> bool:
         seconds = timeout.total_seconds() if timeout else None
         if not self.done:
-            if seconds is not None:
-                if not self.block(seconds):
-                    raise NcclError(f"lightpath: not done within {seconds} s")
-            elif self._engine is not None:
+            if seconds is None and self._engine is not None:
                 self._engine.help(self)
+            elif not self.block(seconds):
+                raise NcclError(f"lightpath: not done within {seconds} s")
         if self._kept:
             _kept.waited(self)
         if self._error is not None:
