@@ -154,7 +154,7 @@ class Fabrics:
         else:
             import train
 
-            program, env["LIGHTPATH_ALGORITHM"] = train.main, ALGORITHMS
+            program, env["LIGHTPATH_ALGORITHM"] = train.main, self.args.algorithms
             arguments = f"--ways lightpath:{mode} --steps {warmup + iterations} --out {out} {MODES[mode]}".split()
         ranks = []
         for rank in range(self.args.ranks):
@@ -213,6 +213,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=20, help="iterations of a run that do not count")
     parser.add_argument("--iterations", type=int, default=40, help="of a run that count")
+    parser.add_argument("--algorithms", default=ALGORITHMS, help="LIGHTPATH_ALGORITHM")
     args = parser.parse_args()
     args.modes = [os.path.abspath(mode) if is_trace(mode) else mode for mode in args.modes.split(",")]
     trains = not all(map(is_trace, args.modes))
