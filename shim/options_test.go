@@ -51,7 +51,8 @@ func TestPlaneMask(t *testing.T) {
 // TestSlowPlanes: the fabric file says that planes are slow, so calls and messages of few KiB use several.
 func TestSlowPlanes(t *testing.T) {
 	fabric := filepath.Join(t.TempDir(), "planes.yaml")
-	require.NoError(t, os.WriteFile(fabric, []byte("version: 1\nranks: 3\nplanes: [{name: a, bandwidth: 200Mbps}]\n"), 0o600))
+	text := "version: 1\nranks: 3\nplanes: [{name: a, bandwidth: 200Mbps}]\n"
+	require.NoError(t, os.WriteFile(fabric, []byte(text), 0o600))
 	t.Setenv("LIGHTPATH_FABRIC", fabric)
 	t.Setenv("LIGHTPATH_TRANSPORT", "tcp")
 	t.Setenv("LIGHTPATH_PLANES", "3")
@@ -66,7 +67,8 @@ func TestSlowPlanes(t *testing.T) {
 			t.Errorf("%v uses planes %v", key.Shape, used)
 		}
 	}
-	require.NoError(t, shimtest.RandomMessages(rand.New(rand.NewPCG(3, 9)), 3, 5000).Exchange(w, 0, func(int) time.Duration { return 0 }))
+	messages := shimtest.RandomMessages(rand.New(rand.NewPCG(3, 9)), 3, 5000)
+	require.NoError(t, messages.Exchange(w, 0, func(int) time.Duration { return 0 }))
 }
 
 // TestOptionsDiffer: ranks that ask for different planes are told what both asked for.

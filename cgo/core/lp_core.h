@@ -104,7 +104,8 @@ struct lp_core {
   void (*memory_add)(const void *base, size_t size, int fd);
   int (*memory_remove)(const void *base, char *err, size_t errlen);
   /* Registrations of buffers and windows. reg_find writes where the buffer is; with end it deregisters the buffer. */
-  int (*reg)(uint64_t comm, void *buff, size_t size, bool window, int flags, uint64_t *handle, char *err, size_t errlen);
+  int (*reg)(uint64_t comm, void *buff, size_t size, bool window, int flags, uint64_t *handle, char *err,
+             size_t errlen);
   int (*reg_find)(uint64_t comm, uint64_t handle, bool window, bool end, void **buff, char *err, size_t errlen);
 
   /* Writes the predicted microseconds of calls as one group. Runs none. */

@@ -34,7 +34,8 @@ LP_API(ncclResult_t, ncclCommSplit,
 LP_API(ncclResult_t, ncclCommShrink,
        (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm, ncclConfig_t* config,
         int shrinkFlags)) {
-  struct lp_init init = {.how = LP_BY_SHRINK, .exclude = excludeRanksList, .abort_parent = shrinkFlags == NCCL_SHRINK_ABORT};
+  struct lp_init init = {
+      .how = LP_BY_SHRINK, .exclude = excludeRanksList, .abort_parent = shrinkFlags == NCCL_SHRINK_ABORT};
   if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT)
     return LP_REFUSE("ncclCommShrink: shrinkFlags is 0x%x, not NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT",
                      (unsigned)shrinkFlags);

@@ -41,9 +41,9 @@ const effort = 2 * time.Millisecond
 // Faster reports whether a call that takes us on packet planes uses these. p is its problem on circuits, and planes the
 // number of planes of the fabric. The answer depends on the arguments only, so each run of a job gives the same.
 //
-// Stated costs are compared with the plan of the call, from free circuits, which has to be faster by [noise]. Rough ones
-// are good enough only for a call that is faster than any plan, and whose bytes take no longer than the fixed costs of
-// circuits: a small one.
+// Stated costs are compared with the plan of the call, from free circuits, which has to be faster by [noise]. Rough
+// ones are good enough only for a call that is faster than any plan, and whose bytes take no longer than the fixed
+// costs of circuits: a small one.
 func (c *Costs) Faster(us float64, p *plans.Problem, planes int) bool {
 	if c.Stated {
 		us *= 1 - noise

@@ -371,7 +371,8 @@ func (f *Recorder) CallInProgress() string {
 	return ""
 }
 
-// CountsMessages reports whether an operation is a group on the host path, whose messages are counted by pairs of ranks.
+// CountsMessages reports whether an operation is a group on the host path, whose messages are counted by pairs of
+// ranks.
 func (op *Operation) CountsMessages() bool { return op.Messages > 0 && op.launch == 0 && !op.Replay }
 
 // Text names an operation by its number, "a call" if the recorder does not have it any more.

@@ -168,8 +168,8 @@ func TestDepartedOnDevices(t *testing.T) {
 	}
 }
 
-// TestDepartedAfterSending: a rank waits for a rank that is late and then leaves, and for one that is later. All that the
-// first one sent has come, so nothing is missing.
+// TestDepartedAfterSending: a rank waits for a rank that is late and then leaves, and for one that is later. All that
+// the first one sent has come, so nothing is missing.
 func TestDepartedAfterSending(t *testing.T) {
 	late := comm.MaxStallInterval * 3 / 2 // the wait is seen
 	var wg sync.WaitGroup
