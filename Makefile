@@ -8,6 +8,8 @@ GO        ?= go
 PYTHON    ?= python3
 GOLANGCI  ?= .tools/golangci-lint
 GOLANGCI_VERSION := v2.15.0
+# Tools of PyPI are in one environment: see packaging.mk.
+RUFF      := .tools/python/bin/ruff
 # gotestsum runs go test and ends with every skipped test and its reason. Many tests wait, so more packages run at once
 # than there are processors. make lint runs vet on all packages, so go test does not. Without DWARF (-w) a link takes
 # little more than half of the time.
@@ -44,7 +46,7 @@ bin/lightpath: $(GO_SOURCES)
 demo: build ## run the main job: AllReduce and All-to-All over an emulated optical fabric
 	bin/lightpath demo
 
-check: build .tools/gotestsum $(GOLANGCI) ## before a commit: format, lint and test what changed since HEAD (BASE=main: since main), ABI
+check: build .tools/gotestsum $(GOLANGCI) $(RUFF) ## before a commit: format, lint and test what changed since HEAD (BASE=main: since main), ABI
 	.ci/check $(BASE)
 	@$(MAKE) --no-print-directory abi-check
 
@@ -119,9 +121,11 @@ mutants: ## break the protocols on purpose, one break at a time, and name the te
 
 # The linter opens files of cgo/ that the compiler's cache keeps, and they name a checkout. CGO_CPPFLAGS names it, too, so
 # the cache has other files for each checkout. GOGC saves a sixth of the time and takes twice the memory, 4 GB.
-lint: $(GOLANGCI) ## golangci-lint with the layer arrows, formatting
+lint: $(GOLANGCI) $(RUFF) ## golangci-lint with the layer arrows, ruff, formatting
 	GOGC=400 CGO_CPPFLAGS="'-I$(CURDIR)'" $(GOLANGCI) run --allow-parallel-runners ./...
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run make fmt"; exit 1; }
+	$(RUFF) check -q
+	$(RUFF) format -q --check || { echo "run make fmt"; exit 1; }
 
 $(GOLANGCI):
 	CGO_ENABLED=0 GOBIN="$(CURDIR)/.tools" $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -129,9 +133,9 @@ $(GOLANGCI):
 .tools/gotestsum:
 	CGO_ENABLED=0 GOBIN="$(CURDIR)/.tools" $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 
-fmt: ## format Go sources, and Python where ruff is installed
+fmt: $(RUFF) ## format Go and Python sources
 	gofmt -w $$(git ls-files '*.go')
-	if command -v ruff >/dev/null; then ruff format -q $$(git ls-files '*.py'); fi
+	$(RUFF) format -q
 
 road: ## which files of shim a call passes from shim.Run to its first byte
 	@mkdir -p build/road/counters

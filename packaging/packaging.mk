@@ -46,13 +46,13 @@ test-packages: packages .tools/gotestsum ## install, upgrade and remove the pack
 # The Python package: dist/lightpath-VERSION.tar.gz, and from it the wheel.
 .PHONY: wheel test-wheel
 
-wheel: .tools/python/bin/mypy ## the Python wheel and its source distribution, into dist/
+wheel: $(RUFF) ## the Python wheel and its source distribution, into dist/
 	@rm -f dist/lightpath-*
 	.tools/python/bin/pyproject-build --outdir dist packaging/python
 
-.tools/python/bin/mypy:
+$(RUFF):
 	$(PYTHON) -m venv .tools/python
-	.tools/python/bin/pip install -q build==1.6.1 auditwheel==6.8.2 mypy==2.4.1
+	.tools/python/bin/pip install -q build==1.6.1 auditwheel==6.8.2 mypy==2.4.1 ruff==0.14.5
 
 test-wheel: wheel ## check the types of the package, install the wheel in a clean environment, and use it
 	.tools/python/bin/mypy --config-file packaging/python/pyproject.toml packaging/python/lightpath
