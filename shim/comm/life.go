@@ -201,8 +201,11 @@ func (c *Core) whoami() string {
 // Leave says goodbye to the control network.
 func (c *Core) Leave() {
 	if c.Joined() {
-		d := control.Departure{Rank: c.Rank, Messages: c.Above.CountMessages()}
+		d := control.Departure{Rank: c.Rank}
 		d.Collectives, d.Calls = c.Above.CountCalls()
+		if !c.Failed() { // else a call may be in progress, and all ranks fail anyway
+			d.Messages = c.Above.CountMessages()
+		}
 		c.Star.Leave(d)
 	}
 }
