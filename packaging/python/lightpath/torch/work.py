@@ -152,8 +152,9 @@ os.register_at_fork(after_in_child=lambda: _Callbacks.__init__(_callbacks))  # a
 
 
 class _Kept:
-    """Works that only C++ may hold. In 1.13 a work whose Python half is gone waits for ever, so each stays here until
-    a caller has waited for it, or until it is done and one of the oldest."""
+    """Works that only C++ may hold. If its Python half is gone, a work of 1.13 waits for ever, and one of 2.15 has no
+    future for DDP's join. So each stays here until a caller has waited for it, or until it is done and one of the
+    oldest."""
 
     LIMIT = 1024
     # DDP's join asks in C++ for the result of a work for which it has waited already: the latest few with results of
@@ -182,11 +183,4 @@ class _Kept:
 
 
 _kept = _Kept()
-
-if hasattr(dist.AllreduceOptions, "asyncOp"):
-
-    def keep(work: Work) -> None:
-        """Nothing: C++ keeps both halves of a work since torch 2."""
-
-else:
-    keep = _kept.add
+keep = _kept.add
