@@ -1,57 +1,15 @@
 """Every call of torch.distributed that the backend takes, beside an answer computed without it."""
 
-import datetime
 import functools
-import threading
 import unittest
-import unittest.mock
 
 import ranks  # before the others: it says where they are
 
 import launch
 import torch
 import torch.distributed as dist
-from lightpath.torch.engine import Engine
-from lightpath.torch.work import Work, _kept
-
-REDUCED = (
-    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64,
-)  # fmt: skip
-COPIED = REDUCED + (torch.bool, torch.int16, torch.complex64)
-OPS = {
-    "SUM": torch.add,
-    "PRODUCT": torch.mul,
-    "MAX": torch.maximum,
-    "MIN": torch.minimum,
-}
-SHAPES = ((), (1,), (7,), (3, 5), (1031,), (0,))
-
-
-def value(rank, shape, dtype):
-    """Rank's tensor: small integers, so that no type rounds and sums and products of 4 ranks fit."""
-    count = int(torch.tensor(shape).prod()) if shape else 1
-    return ((torch.arange(count) * 5 + rank * 2) % 3 + 1).to(dtype).reshape(shape)
-
-
-def every(shape, dtype):
-    return [value(r, shape, dtype) for r in range(dist.get_world_size())]
-
-
-def reduced(op, shape, dtype):
-    return functools.reduce(OPS[op], [v.to(torch.float64) for v in every(shape, dtype)]).to(dtype)
-
-
-def same(got, want):
-    if want.dtype == torch.bool:  # as bytes: a 2 would be equal to True
-        got, want = got.contiguous().view(torch.uint8), want.contiguous().view(torch.uint8)
-    assert got.dtype == want.dtype and torch.equal(got, want), f"{got.flatten()[:8]}, want {want.flatten()[:8]}"
-
-
-def strided(tensor):
-    """The same values in memory with gaps."""
-    wide = torch.zeros(tensor.shape + (2,), dtype=tensor.dtype)
-    wide[..., 0] = tensor
-    return wide[..., 0]
+import works
+from values import COPIED, OPS, REDUCED, SHAPES, every, reduced, same, strided, value
 
 
 def reductions():
@@ -282,9 +240,9 @@ def coalesced():
 def messages():
     me, size = dist.get_rank(), dist.get_world_size()
     group, mine, received = dist.distributed_c10d._get_default_group(), torch.ones(3), [torch.zeros(3), torch.zeros(3)]
-    works = [group.recv([received[0]], me, 1), group.send([mine * 2], me, 2), group.send([mine], me, 1)]
-    works.append(group.recv([received[1]], me, 2))
-    for work in works:
+    started = [group.recv([received[0]], me, 1), group.send([mine * 2], me, 2), group.send([mine], me, 1)]
+    started.append(group.recv([received[1]], me, 2))
+    for work in started:
         work.wait()
     same(torch.cat(received), torch.tensor([1.0, 1, 1, 2, 2, 2]))
     group.send([mine], me, 3)
@@ -299,15 +257,15 @@ def messages():
     before, after = (me - 1) % size, (me + 1) % size
     # Receives first, in both directions, many under way: no order of waiting may matter.
     received = [torch.zeros(257), strided(torch.zeros(257))]
-    works = [dist.irecv(received[0], before), dist.irecv(received[1], after)]
-    works += [dist.isend(value(me, (257,), torch.float32), peer) for peer in (after, before)]
-    for work in works:
+    started = [dist.irecv(received[0], before), dist.irecv(received[1], after)]
+    started += [dist.isend(value(me, (257,), torch.float32), peer) for peer in (after, before)]
+    for work in started:
         work.wait()
     same(received[0], value(before, (257,), torch.float32))
     same(received[1], value(after, (257,), torch.float32))
     numbers = [torch.zeros(1, dtype=torch.int64) for _ in range(20)]
-    works = [dist.irecv(n, before) for n in numbers] + [dist.isend(torch.tensor([i]), after) for i in range(20)]
-    for work in works:
+    started = [dist.irecv(n, before) for n in numbers] + [dist.isend(torch.tensor([i]), after) for i in range(20)]
+    for work in started:
         work.wait()
     assert [int(n) for n in numbers] == list(range(20)), numbers
     tagged = [dist.irecv(received[0], before, tag=5), dist.irecv(received[1], before, tag=6)]
@@ -321,103 +279,6 @@ def messages():
     for work in dist.batch_isend_irecv(ops):
         work.wait()
     same(received[0], value(after, (257,), torch.float32))
-
-
-def threads():
-    """Threads that begin to use tags at the same time."""
-    me, size = dist.get_rank(), dist.get_world_size()
-    if size == 1:
-        return
-    failures = []
-
-    def messages():
-        try:
-            for tag in range(20):
-                works = [dist.isend(torch.ones(1), (me + 1) % size, tag=tag)]
-                works.append(dist.irecv(torch.zeros(1), (me - 1) % size, tag=tag))
-                for work in works:
-                    work.wait()
-        except Exception as error:
-            failures.append(error)
-
-    started = [threading.Thread(target=messages, daemon=True) for _ in range(4)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
-    assert not failures, failures
-
-
-def works():
-    tensor = torch.ones(3)
-    work = dist.all_reduce(tensor, async_op=True)
-    future = work.get_future().then(lambda f: f.value()[0] * 2)
-    work.wait(datetime.timedelta(seconds=100))
-    assert work.is_completed() and work.is_success()
-    same(future.wait(), torch.full((3,), 2.0 * dist.get_world_size()))
-    same(tensor, torch.full((3,), float(dist.get_world_size())))
-    first, second, third = torch.ones(3), torch.ones(2), torch.ones(1)
-
-    def waits(_):
-        """Waits in a callback for a later call, whose callback waits for another."""
-        work = dist.all_reduce(second, async_op=True)
-        return work.get_future().then(lambda _: dist.all_reduce(third, async_op=True).wait()).wait()
-
-    dist.all_reduce(first, async_op=True).get_future().then(waits).wait()
-    for tensor_of_callback in (first, second, third):
-        same(tensor_of_callback, torch.full_like(tensor_of_callback, float(dist.get_world_size())))
-    alone = Work(None, [])  # no engine helps it
-    threading.Timer(0.01, alone.complete).start()
-    assert alone.wait() and alone.is_completed()
-    objects = [None] * dist.get_world_size()
-    dist.all_gather_object(objects, {"rank": dist.get_rank()})
-    assert objects == [{"rank": r} for r in range(dist.get_world_size())]
-    dist.barrier()
-    # Works that nobody waits for, behind one that is not done.
-    group, me = dist.distributed_c10d._get_default_group(), dist.get_rank()
-    receive = group.recv([torch.zeros(1)], me, 9)
-    for _ in range(2200):
-        dist.all_reduce(tensor, async_op=True)
-    dist.barrier()
-    dist.all_reduce(tensor, async_op=True)
-    assert len(_kept._works) <= _kept.LIMIT + 1, len(_kept._works)
-    group.send([torch.zeros(1)], me, 9)
-    receive.wait()
-
-
-def waiting():
-    """Only a caller of torch's functions that waits at once runs its call itself."""
-    submit, group, asked = Engine.submit, dist.distributed_c10d._get_default_group(), []
-    me, size = dist.get_rank(), dist.get_world_size()
-
-    def recorded(self, call, outputs, waits=False):
-        asked.append(waits)
-        return submit(self, call, outputs, waits)
-
-    with unittest.mock.patch.object(Engine, "submit", recorded):
-        dist.all_reduce(tensor := torch.ones(1))
-        dist.broadcast(tensor, 0)
-        dist.barrier()
-        dist.reduce_scatter(torch.ones(me + 1), [torch.ones(r + 1) for r in range(size)])
-        dist.all_reduce(tensor, async_op=True).wait()
-        group.allreduce([tensor]).wait()
-    assert asked == [True, True, True, True, False, False], asked
-
-
-def titles():
-    """Calls have their own names in a profile, whatever functions of the library make them."""
-    submit, size, titles = Engine.submit, dist.get_world_size(), []
-
-    def recorded(self, call, *rest):
-        titles.append(call.title)
-        return submit(self, call, *rest)
-
-    with unittest.mock.patch.object(Engine, "submit", recorded):
-        for op in (dist.ReduceOp.SUM, dist.ReduceOp.BAND):
-            dist.all_reduce(bits := torch.ones(1, dtype=torch.int32), op)
-            dist.reduce(bits, 0, op)
-            dist.reduce_scatter(bits.clone(), [bits] * size, op)
-    assert titles == ["all_reduce", "reduce", "reduce_scatter"] * 2, titles
 
 
 def groups():
@@ -469,13 +330,13 @@ def root(rank):
 
 
 EVERYTHING = (
-    "reductions", "copies", "lazy", "default_device", "exchanges", "flat", "sparse", "short_forms", "coalesced",
-    "messages", "threads", "works", "waiting", "titles", "groups", "mistakes",
+    reductions, copies, lazy, default_device, exchanges, flat, sparse, short_forms, coalesced, messages, works.threads,
+    works.works, works.waiting, works.titles, groups, mistakes,
 )  # fmt: skip
 
 
-def checks(*names):
-    for check in (globals()[name] for name in names):
+def checks(*all_checks):
+    for check in all_checks:
         try:
             check()
         except Exception as error:
@@ -502,7 +363,7 @@ class Backend(unittest.TestCase):
         """Groups of two, those of messages among them, have the ports of their ranks; the rest of the types and
         shapes is the library's to test."""
         with launch.optical_fabric(4, reconfig="200us") as env:
-            ranks.all_good(ranks.run(4, checks, "flat", "messages", "groups", "mistakes", env=env))
+            ranks.all_good(ranks.run(4, checks, flat, messages, groups, mistakes, env=env))
 
 
 if __name__ == "__main__":
