@@ -364,7 +364,7 @@ func helloOf(c *comm.Core, l *endpoints.Listeners, fab *endpoints.Fabric,
 		h.Control = l.Control.Addr().String()
 	}
 	h.TCP, h.Rendezvous = l.TCPAddr(), rendezvous.Address()
-	h.PlaneMbps = endpoints.PlaneMbps(c.Cfg, h.TCP)
+	h.PlaneMbps = endpoints.PlaneMbps(c.Cfg, fab, h.TCP)
 	stream.Describe(c, &h)
 	h.NoDirect, h.NoRemote = c.Cfg.NCCL.NoDirect, c.Cfg.NCCL.NoRemote
 	return h

@@ -8,6 +8,7 @@ import (
 
 	"lightpath/collectives/program"
 	"lightpath/internal/require"
+	"lightpath/plans/fabric"
 	"lightpath/shim/bootstrap"
 	"lightpath/shim/settings"
 )
@@ -57,7 +58,11 @@ func TestPlaneMbps(t *testing.T) {
 			cfg.Fabric = filepath.Join(dir, name)
 			require.NoError(t, os.WriteFile(cfg.Fabric, []byte("version: 1\nranks: 2\n"+k.file+"\n"), 0o600))
 		}
-		if got := PlaneMbps(cfg, k.addresses); got != k.want {
+		var fab *Fabric
+		if f, err := fabric.Load(cfg.Fabric); err == nil && f.Optical() {
+			fab = &Fabric{Fabric: f}
+		}
+		if got := PlaneMbps(cfg, fab, k.addresses); got != k.want {
 			t.Errorf("%s: %d Mb/s, want %d", name, got, k.want)
 		}
 	}
