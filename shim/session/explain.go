@@ -155,6 +155,7 @@ func compareDepartures(ref *Ref, t *exec.Task) {
 		missing := pairs.Received(d.Rank) > called.Sent || w.Kind == program.Send && pairs.Sent(d.Rank) > called.Received
 		if waits && missing {
 			go c.Spread(stall.Departed(c, ref.Flight, d)) // not on this goroutine, which the failure wakes
+			return
 		}
 	}
 }

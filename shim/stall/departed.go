@@ -46,27 +46,27 @@ func watchDepartures(c *comm.Core) {
 }
 
 // needsAbsent returns an error if a call in progress needs a rank that has left or, once no departure is told any more,
-// whose process has ended. known has the time since when this rank knows of it, by rank.
+// whose process has ended. known has the time since when a call in progress may have waited for it in vain, by rank.
 func needsAbsent(c *comm.Core, known map[int]int64) error {
-	now := monotonic.Now()
-	gone := c.Departures()
-	for _, d := range gone {
-		note(known, d.Rank, now)
-	}
-	var vanished []int
-	if c.LeaderGone() {
-		for _, rank := range c.Vanished() {
-			if !slices.ContainsFunc(gone, func(d control.Departure) bool { return d.Rank == rank }) {
-				vanished = append(vanished, rank)
-				note(known, rank, now)
-			}
-		}
-	}
 	ops, stall := recorder.Of(c).InProgress()
+	if len(ops) == 0 {
+		return nil
+	}
+	now, gone, vanished := monotonic.Now(), c.Departures(), []int(nil)
+	if c.LeaderGone() {
+		vanished = slices.DeleteFunc(c.Vanished(), func(rank int) bool {
+			return slices.ContainsFunc(gone, func(d control.Departure) bool { return d.Rank == rank })
+		})
+	}
 	for i := range ops {
 		op := &ops[i]
 		// What a rank sent left it before this rank knew of its absence. A wait from before says nothing.
-		waitsFor := func(rank int) bool { return stall.Of(op) && stall.Wait.Peer == rank && stall.Seen > known[rank] }
+		waitsFor := func(rank int) bool {
+			if known[rank] == 0 {
+				known[rank] = now
+			}
+			return stall.Of(op) && stall.Wait.Peer == rank && stall.Seen > known[rank]
+		}
 		for _, d := range gone {
 			switch {
 			case op.Seq > 0 && op.Seq <= d.Collectives:
@@ -75,18 +75,12 @@ func needsAbsent(c *comm.Core, known map[int]int64) error {
 			}
 		}
 		for _, rank := range vanished {
-			if op.Seq > 0 && stall.Of(op) || waitsFor(rank) {
+			if waitsFor(rank) || op.Seq > 0 && stall.Of(op) {
 				return absent(c, op.Number, rank, "has ended")
 			}
 		}
 	}
 	return nil
-}
-
-func note(known map[int]int64, rank int, now int64) {
-	if known[rank] == 0 {
-		known[rank] = now
-	}
 }
 
 // Departed returns the error of an operation, by its number in the flight recorder, that needs a rank that has left.

@@ -146,16 +146,19 @@ func TestDeparted(t *testing.T) {
 	leaveAll(t, all)
 }
 
+// devicePaths gives three ranks devices with some streams each, by how the devices reach each other.
+var devicePaths = map[string]func(t *testing.T, streams int) *shimtest.GPUs{
+	"staged":  func(t *testing.T, streams int) *shimtest.GPUs { return shimtest.UseGPUs(t, 3, streams) },
+	"direct":  func(t *testing.T, streams int) *shimtest.GPUs { return shimtest.UsePeers(t, 3, streams) },
+	"through": func(t *testing.T, streams int) *shimtest.GPUs { return shimtest.UseGPUDirect(t, 3, streams, 2).GPUs },
+}
+
 // TestDepartedOnDevices is TestDeparted for calls on streams.
 func TestDepartedOnDevices(t *testing.T) {
-	const streams = 6 // one for each party
-	for name, use := range map[string]func(t *testing.T) *shimtest.GPUs{
-		"staged":  func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUs(t, 3, streams) },
-		"direct":  func(t *testing.T) *shimtest.GPUs { return shimtest.UsePeers(t, 3, streams) },
-		"through": func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUDirect(t, 3, streams, 2).GPUs },
-	} {
+	for name, use := range devicePaths {
 		t.Run(name, func(t *testing.T) {
-			g, used := use(t), 0
+			const streams = 6 // one for each party
+			g, used := use(t, streams), 0
 			leaveAll(t, leavings(name, func(n int) *party {
 				p := &party{World: shimtest.NewWorld(t, n)}
 				for r := range n {
@@ -168,10 +171,36 @@ func TestDepartedOnDevices(t *testing.T) {
 	}
 }
 
-// TestDepartedAfterSending: a rank waits for a rank that is late and then leaves, and for one that is later. All that
-// the first one sent has come, so nothing is missing.
-func TestDepartedAfterSending(t *testing.T) {
+// leaveAfter has ranks 0 and 2 exchange a message with rank 1, late and later, and leave when it has ended. Rank 1 waits
+// for both in one group. All that rank 0 sent has come when it leaves, so nothing is missing.
+func leaveAfter(t *testing.T, name string, w *shimtest.World, there calls.Kind,
+	message func(rank int, kind calls.Kind, peer int32) calls.Call, ended func(rank int) error) {
 	late := comm.MaxStallInterval * 3 / 2 // the wait is seen
+	back := calls.Send + calls.Recv - there
+	for r, err := range shimtest.Concurrently(t, 3, func(r int) error {
+		var group []calls.Call
+		if r == 1 {
+			group = append(group, message(1, back, 0), message(1, back, 2))
+		} else {
+			time.Sleep(late + time.Duration(r)*late)
+			group = append(group, message(r, there, 1))
+		}
+		if err := shim.Run(group); err != nil {
+			return err
+		}
+		if err := ended(r); err != nil {
+			return err
+		}
+		return w.Comms[r].Destroy()
+	}) {
+		if err != nil {
+			t.Errorf("%s, %v, rank %d: %v", name, there, r, err)
+		}
+	}
+}
+
+// TestDepartedAfterSending: a rank that has sent or received all is not missing when it has left.
+func TestDepartedAfterSending(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, path := range paths {
 		usePathOnly(t, path)
@@ -182,23 +211,7 @@ func TestDepartedAfterSending(t *testing.T) {
 				m.Kind, m.Peer = kind, peer
 				return m
 			}
-			back := calls.Send + calls.Recv - there
-			wg.Go(func() {
-				for r, err := range shimtest.Concurrently(t, 3, func(r int) error {
-					if r == 1 {
-						return shim.Run([]calls.Call{message(1, back, 0), message(1, back, 2)})
-					}
-					time.Sleep(late + time.Duration(r)*late)
-					if err := shim.Run([]calls.Call{message(r, there, 1)}); err != nil {
-						return err
-					}
-					return w.Comms[r].Destroy()
-				}) {
-					if err != nil {
-						t.Errorf("%s, %v, rank %d: %v", path, there, r, err)
-					}
-				}
-			})
+			wg.Go(func() { leaveAfter(t, path, w, there, message, func(int) error { return nil }) })
 		}
 	}
 	wg.Wait()
@@ -206,41 +219,17 @@ func TestDepartedAfterSending(t *testing.T) {
 
 // TestDepartedAfterSendingOnDevices is TestDepartedAfterSending for calls on streams.
 func TestDepartedAfterSendingOnDevices(t *testing.T) {
-	late := comm.MaxStallInterval * 3 / 2
-	for name, use := range map[string]func(t *testing.T) *shimtest.GPUs{
-		"staged":  func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUs(t, 3, 1) },
-		"direct":  func(t *testing.T) *shimtest.GPUs { return shimtest.UsePeers(t, 3, 1) },
-		"through": func(t *testing.T) *shimtest.GPUs { return shimtest.UseGPUDirect(t, 3, 1, 2).GPUs },
-	} {
+	for name, use := range devicePaths {
 		t.Run(name, func(t *testing.T) {
-			g := use(t)
+			g := use(t, 1)
 			w := shimtest.NewWorld(t, 3)
-			message := func(rank int, kind calls.Kind, peer int32) calls.Call {
+			leaveAfter(t, name, w, calls.Send, func(rank int, kind calls.Kind, peer int32) calls.Call {
 				m := shimtest.AllReduce(w.Comms[rank], nil)
 				m.Kind, m.Peer, m.Count, m.Stream = kind, peer, departureCount, g.Streams[rank][0]
 				m.Send = g.Memory(rank, 4*departureCount)
 				m.Recv = m.Send
 				return m
-			}
-			for r, err := range shimtest.Concurrently(t, 3, func(r int) error {
-				group := []calls.Call{message(r, calls.Send, 1)}
-				if r == 1 {
-					group = []calls.Call{message(1, calls.Recv, 0), message(1, calls.Recv, 2)}
-				} else {
-					time.Sleep(late + time.Duration(r)*late)
-				}
-				if err := shim.Run(group); err != nil {
-					return err
-				}
-				if err := g.SynchronizeRank(r); err != nil {
-					return err
-				}
-				return w.Comms[r].Destroy()
-			}) {
-				if err != nil {
-					t.Errorf("rank %d: %v", r, err)
-				}
-			}
+			}, g.SynchronizeRank)
 		})
 	}
 }
